@@ -1,4 +1,4 @@
-//! Calls: what a client makes, and what a transport carries.
+//! Calls, from the arguments of a client to its results.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -22,7 +22,7 @@ use crate::request::{Request, Resend};
 use crate::span;
 use crate::transport::{AsyncTransport, LocalTransport, Transport};
 
-/// What a client's calls have in common.
+/// The options of all calls of a client.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
     credentials: Option<Arc<Credentials>>,
@@ -43,7 +43,7 @@ impl CallOptions {
         wait_for_connection: true,
     };
 
-    /// Sets who calls.
+    /// Sets the credentials.
     #[must_use]
     pub fn credentials(self, credentials: impl Into<Credentials>) -> Self {
         Self {
@@ -52,8 +52,8 @@ impl CallOptions {
         }
     }
 
-    /// Sets what protects calls, and says who calls. It is in place of credentials, and needs a
-    /// transport that carries protected calls: TCP.
+    /// Sets the security flavor that protects and authenticates calls. It replaces the credentials,
+    /// and needs a transport that supports protected calls: TCP.
     #[must_use]
     pub fn security(self, security: Arc<dyn ClientSecurity>) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl CallOptions {
         }
     }
 
-    /// Sets how long each call may take.
+    /// Sets the timeout of each call.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self {
@@ -71,14 +71,14 @@ impl CallOptions {
         }
     }
 
-    /// Sets whether calls are sent again over another connection.
+    /// Sets whether calls are retransmitted over another connection.
     #[must_use]
     pub fn resend(self, resend: Resend) -> Self {
         Self { resend, ..self }
     }
 
-    /// Sets whether calls wait while no connection can be made, for as long as the channel's
-    /// settings say. Others fail as soon as an attempt to connect has failed.
+    /// Sets whether calls wait for a connection, up to the time in the channel's settings.
+    /// Otherwise they fail when the first attempt to connect fails.
     #[must_use]
     pub fn wait_for_connection(self, wait_for_connection: bool) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Default for CallOptions {
 pub struct Call<'t, T, P> {
     transport: &'t T,
     request: Request,
-    /// Why there is no call: the arguments can't be encoded.
+    /// The arguments cannot be encoded, so that there is no call.
     error: Option<Error>,
     procedure: PhantomData<fn() -> P>,
 }
@@ -129,41 +129,39 @@ impl<'t, T: Transport, P: Method> Call<'t, T, P> {
         }
     }
 
-    /// Sets how long the call may take.
+    /// Sets the timeout of the call.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.timeout = Some(timeout);
         self
     }
 
-    /// Sets who calls.
+    /// Sets the credentials.
     pub fn credentials(mut self, credentials: impl Into<Credentials>) -> Self {
         self.request.credentials = Some(Arc::new(credentials.into()));
         self
     }
 
-    /// Sets whether the call is sent again over another connection.
+    /// Sets whether the call is retransmitted over another connection.
     pub fn resend(mut self, resend: Resend) -> Self {
         self.request.resend = resend;
         self
     }
 
-    /// Sets whether the call waits while no connection can be made; see
-    /// [`CallOptions::wait_for_connection`].
+    /// Sets whether the call waits for a connection; see [`CallOptions::wait_for_connection`].
     pub fn wait_for_connection(mut self, wait_for_connection: bool) -> Self {
         self.request.wait_for_connection = wait_for_connection;
         self
     }
 
-    /// Sends the call to another program than that of its procedure: a NULL call, which every
-    /// program answers, also to one of which there is no schema. An error in the reply names the
-    /// procedure's own program.
+    /// Sends the call to another program than that of its procedure. So a NULL call can reach any
+    /// program, even one without a schema. An error in the reply names the procedure's own program.
     pub fn program(mut self, program: u32, version: u32) -> Self {
         let procedure = &mut self.request.procedure;
         (procedure.program, procedure.version, procedure.name) = (program, version, "");
         self
     }
 
-    /// Sets how large the reply may be, where the schema has no bound.
+    /// Sets the maximum size of the reply, for results without a bound in the schema.
     pub fn reply_limits(mut self, limits: ReplyLimits) -> Self {
         self.request.limits = limits;
         self
@@ -206,10 +204,10 @@ impl<T: AsyncTransport, P: Method> Call<'_, T, P> {
 }
 
 impl<T: LocalTransport, P: Method> Call<'_, T, P> {
-    /// Begins the call on the transport's driver, which is on this thread.
+    /// Begins the call on the transport's driver, on this thread.
     ///
     /// # Errors
-    /// Returns why the call can't begin: it is not executed.
+    /// The call cannot begin. It is not executed.
     pub fn begin(self, driver: &mut T::Driver) -> Result<PendingCall<P>, CallError> {
         let transport = self.transport;
         let xid = transport.begin(driver, self.into_request()?)?;

@@ -1,4 +1,4 @@
-//! The way back from a server to a client, over the connection by which the client calls.
+//! The backward direction: calls from a server to a client over the client's connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::channel::{Channel, Submissions};
 use crate::item_buf::ItemMemory;
 
-/// A connection's way back to the client: a transport with a backward direction makes one for each
+/// The backward direction of a connection. A transport that supports it creates one for each
 /// connection, for its [`Peer`](crate::Peer).
 ///
-/// A transport sends no backward call before a handler has taken the caller, and thereby has said
-/// that the client is ready for calls (RFC 8167, section 6).
+/// A transport sends no backward call before a handler takes the caller, which states that the
+/// client is ready for calls (RFC 8167, section 6).
 ///
 /// ```
 /// use oncrpc::CallerChannel;
@@ -28,13 +28,14 @@ pub struct CallerChannel {
 
 /// No handler has taken the caller.
 const NOT_TAKEN: u8 = 0;
-/// A handler has taken it, and the transport has not noted it yet.
+/// A handler has taken the caller, and the transport has not noticed yet.
 const TAKEN: u8 = 1;
-/// The transport has noted it.
+/// The transport has noticed.
 const READY: u8 = 2;
 
 impl CallerChannel {
-    /// Creates the way back over a connection with this number, and the transport's end of it.
+    /// Creates the backward direction of a connection with this number, and the transport's end of
+    /// it.
     #[must_use]
     pub fn new(
         connection: u64,
@@ -60,26 +61,26 @@ impl CallerChannel {
         self.connection
     }
 
-    /// Says that the client is ready for calls, and returns the channel to it.
+    /// States that the client is ready for calls, and returns the channel to it.
     pub(crate) fn take(&self) -> Channel {
-        // It fails if that was said before.
+        // The caller was taken before.
         let _ = self.exchange(NOT_TAKEN, TAKEN);
         self.channel.clone()
     }
 
-    /// Returns true if a handler has taken the caller: before that, nobody has a channel to it.
+    /// Returns true if a handler has taken the caller. Before that, no channel to the client
+    /// exists.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_taken(&self) -> bool {
         self.state.load(Ordering::Acquire) != NOT_TAKEN
     }
 
-    /// Returns true if a handler has said since the last time that the client is ready: the
-    /// transport notes it.
+    /// Returns true once after a handler has taken the caller, so that the transport notices it.
     pub fn begin_readiness(&self) -> bool {
         self.state.load(Ordering::Relaxed) == TAKEN && self.exchange(TAKEN, READY)
     }
 
-    /// Returns true if the transport has noted that the client is ready.
+    /// Returns true if the transport has noticed that the client is ready.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state.load(Ordering::Relaxed) == READY

@@ -1,4 +1,4 @@
-//! The calls of a runner: those that wait for a place, and those in flight.
+//! The calls of a runner: queued and in flight.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,22 +12,22 @@ use crate::request::Request;
 /// All calls of a runner, each with its deadline.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    /// The most calls in flight.
+    /// The maximum number of calls in flight.
     max: usize,
     calls: BTreeMap<CallId, Pending>,
-    /// Calls that wait for a place, in order. Some may have ended.
+    /// The queued calls, in order. Some of them may have ended.
     waiting: VecDeque<CallId>,
     in_flight: HashMap<u32, CallId>,
     deadlines: BTreeSet<(Instant, CallId)>,
     next_xid: u32,
 }
 
-/// A call that has not ended.
+/// An open call.
 #[derive(Debug)]
 struct Pending {
     submission: Submission,
     deadline: Option<Instant>,
-    /// The number under which it was sent.
+    /// The XID of the call, if it was sent.
     xid: Option<u32>,
 }
 
@@ -38,8 +38,8 @@ impl Pending {
 }
 
 impl Calls {
-    /// Creates a table for so many calls in flight. The first XID is a random number, so that a
-    /// reply cache does not take a call for one of an earlier process.
+    /// Creates a table with this maximum number of calls in flight. The first XID is random, so
+    /// that a reply cache does not take a call for one of an earlier process.
     pub(crate) fn new(max: usize) -> Self {
         let random = RandomState::new().hash_one("XID");
         Self {
@@ -57,15 +57,15 @@ impl Calls {
         self.calls.is_empty()
     }
 
-    /// Returns how many calls wait for a place.
+    /// Returns the number of queued calls.
     pub(crate) fn waiting(&self) -> usize {
         self.calls.len() - self.in_flight.len()
     }
 
-    /// Adds a call, which waits for a place.
+    /// Queues a call.
     pub(crate) fn submit(&mut self, submission: Submission) {
         let id = submission.id();
-        // A time beyond what the clock can tell is no limit.
+        // A deadline beyond the range of the clock is no limit.
         let deadline = submission
             .request()
             .timeout
@@ -89,7 +89,7 @@ impl Calls {
         if let Some(xid) = call.xid {
             self.in_flight.remove(&xid);
         }
-        // Entries of calls that have ended are removed when they are the most.
+        // Entries of ended calls are removed when they are the majority.
         if self.waiting.len() > 2 * self.calls.len() + 64 {
             let calls = &self.calls;
             self.waiting.retain(|id| calls.contains_key(id));
@@ -97,12 +97,12 @@ impl Calls {
         Some(call)
     }
 
-    /// Forgets a call that was given up.
+    /// Removes a cancelled call.
     pub(crate) fn cancel(&mut self, id: CallId) {
         self.remove(id);
     }
 
-    /// Takes the next call into flight, and returns it with its XID.
+    /// Moves the next queued call into flight, and returns it with its XID.
     pub(crate) fn next(&mut self) -> Option<(u32, &Request)> {
         if self.in_flight.len() >= self.max {
             return None;
@@ -123,7 +123,7 @@ impl Calls {
         Some((xid, call.submission.request()))
     }
 
-    /// Notes that the server may have the call with this XID from now on.
+    /// Records that the server may have the call with this XID.
     pub(crate) fn set_sent(&mut self, xid: u32) {
         let call = self
             .in_flight
@@ -144,7 +144,8 @@ impl Calls {
         }
     }
 
-    /// Ends the call with this XID, and returns what takes its result; `None` if there is none.
+    /// Ends the call with this XID, and returns the promise of its result; `None` if there is no
+    /// such call.
     pub(crate) fn take(&mut self, xid: u32) -> Option<Submission> {
         let id = *self.in_flight.get(&xid)?;
         self.remove(id).map(|call| call.submission)
@@ -155,7 +156,8 @@ impl Calls {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Fails the calls whose deadlines have passed. `unsent` says why a call was not sent.
+    /// Fails the calls whose deadlines have passed. `unsent` is the reason for calls that were not
+    /// sent.
     pub(crate) fn expire(&mut self, now: Instant, unsent: impl Fn() -> Progress) {
         while let Some((_, id)) = self
             .deadlines
@@ -175,8 +177,8 @@ impl Calls {
         }
     }
 
-    /// Takes back the calls in flight when their connection was lost. Those that may be sent again
-    /// wait at the front, in order, and keep their XIDs, by which a reply cache knows them. The
+    /// Requeues the calls in flight of a lost connection. Calls that may be retransmitted precede
+    /// the queued ones, in order, and keep their XIDs, which identify them in a reply cache. The
     /// others fail.
     pub(crate) fn lose_connection(&mut self, kind: &CallErrorKind) {
         let mut lost: Vec<CallId> = self.in_flight.drain().map(|(_, id)| id).collect();
@@ -198,8 +200,8 @@ impl Calls {
         self.calls.values().any(Pending::needs_reply_cache)
     }
 
-    /// Fails the calls that were sent and need the reply cache of their server, which does not know
-    /// the client any more.
+    /// Fails the calls that were sent and need the reply cache of their server, which no longer
+    /// recognizes the client.
     pub(crate) fn lose_reply_cache(&mut self, kind: &CallErrorKind) {
         self.fail_if(kind, Pending::needs_reply_cache);
     }

@@ -1,4 +1,4 @@
-//! Channels: handles for any thread, and the runner's end of them.
+//! Channels: handles for any thread, and the runner's end.
 //!
 //! A [`Channel`] puts calls into a queue that a runner empties: a task, or a thread of its own,
 //! that drives a transport. The queue, and a slot for each call, are all that the two ends share.
@@ -18,14 +18,14 @@ use crate::message::ReceivedMessage;
 use crate::request::Request;
 use crate::transport::{AsyncTransport, Transport};
 
-/// The result of a call: the whole reply.
+/// The result of a call, with the whole reply.
 type Outcome = Result<ReceivedMessage, CallError>;
 
 /// A handle to a transport that runs elsewhere: in a task, or on a thread of its own.
 ///
-/// Clones are handles to the same transport. Calls begin in the order in which they were made, and
-/// wait while the transport has no place for them. The transport ends when the last handle is
-/// dropped and no call is in flight.
+/// Clones are handles to the same transport. Calls begin in order, and wait while the transport's
+/// limit of calls in flight is reached. The transport ends when the last handle is dropped and no
+/// call is in flight.
 #[derive(Clone)]
 pub struct Channel {
     queue: Arc<Queue>,
@@ -34,7 +34,7 @@ pub struct Channel {
     _handle: Arc<Handle>,
 }
 
-/// What the last handle leaves behind when it is dropped.
+/// The state that all handles share.
 struct Handle(Arc<Queue>);
 
 impl Drop for Handle {
@@ -50,19 +50,19 @@ struct Queue {
 
 struct State {
     submitted: VecDeque<Submission>,
-    /// Calls whose futures were dropped.
+    /// The calls whose futures were dropped.
     cancelled: Vec<CallId>,
     next: u64,
     ending: Option<Ending>,
-    /// Why calls fail that are made after the runner has ended.
+    /// The error of calls that are made after the runner has ended.
     closed: Option<CallErrorKind>,
     runner: Option<Waker>,
 }
 
-/// How a channel ends.
+/// The end of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Ending {
-    /// When what is in flight is done.
+    /// When the calls in flight have ended.
     Drain,
     /// At once.
     Shutdown,
@@ -72,13 +72,13 @@ enum Ending {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CallId(u64);
 
-/// The bytes of the header of a reply with an empty verifier.
+/// The length in bytes of the header of a reply with an empty verifier.
 const REPLY_HEADER: u64 = 24;
-/// The most bytes of the memory for a copy of a reply.
+/// The maximum length in bytes of a reply that is copied.
 const MAX_REPLY_COPY: u64 = 240;
 
-/// Locks. What is behind the locks of this module is consistent between any two statements, so that
-/// a panic elsewhere does no harm.
+/// Locks a mutex. The data of this module's mutexes are consistent between any two statements, so
+/// that a poisoned mutex is harmless.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +125,7 @@ impl Channel {
         (channel, Submissions { queue, taken })
     }
 
-    /// Creates a channel that carries nothing: each call fails for this reason, and is not executed.
+    /// Creates a channel on which each call fails for this reason, and is not executed.
     ///
     /// ```
     /// use oncrpc::{CallErrorKind, Channel};
@@ -140,7 +140,7 @@ impl Channel {
         channel
     }
 
-    /// Gives the channel the memory of its transport for items.
+    /// Sets the transport's memory for items.
     #[must_use]
     pub fn with_memory(self, memory: Arc<dyn ItemMemory>) -> Self {
         Self {
@@ -156,13 +156,12 @@ impl Channel {
         ItemBuf::new(self.memory.as_ref(), len)
     }
 
-    /// Lets the transport end when the calls that were made are done. Calls that are made later
-    /// fail.
+    /// Drains the channel: the transport ends when the open calls have ended. New calls fail.
     pub fn drain(&self) {
         self.queue.end(Ending::Drain);
     }
 
-    /// Lets the transport end at once. Calls in flight fail.
+    /// Shuts the channel down: the transport ends at once. Calls in flight fail.
     pub fn shutdown(&self) {
         self.queue.end(Ending::Shutdown);
     }
@@ -223,7 +222,7 @@ impl AsyncTransport for Channel {
     }
 }
 
-/// What a call's future and its runner share.
+/// The state that a call's future and the runner share.
 struct Slot {
     queue: Arc<Queue>,
     request: Request,
@@ -263,7 +262,7 @@ impl Slot {
     }
 }
 
-/// A call of a [`Channel`]. If it is dropped, the call is given up.
+/// A call of a [`Channel`]. If it is dropped, the call is cancelled.
 #[must_use = "futures do nothing unless polled"]
 pub struct ChannelCall {
     slot: Arc<Slot>,
@@ -317,8 +316,8 @@ impl fmt::Debug for ChannelCall {
     }
 }
 
-/// A call that was made on a channel, and the promise of its result. One that is dropped fails its
-/// call: nothing is lost when a runner ends.
+/// A call of a channel, and the promise of its result. Dropping it fails the call, so that every
+/// call ends when a runner ends.
 #[derive(Debug)]
 pub struct Submission {
     id: CallId,
@@ -327,7 +326,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Identifies the call if it is cancelled.
+    /// Identifies the call for its cancellation.
     #[must_use]
     pub fn id(&self) -> CallId {
         self.id
@@ -339,8 +338,8 @@ impl Submission {
         &self.slot.request
     }
 
-    /// Returns a copy of a short reply, in memory that the caller's thread has allocated if it
-    /// suffices: allocators are slow where one thread frees what another has allocated.
+    /// Returns a copy of a short reply, in memory of the caller's thread if it suffices. Allocators
+    /// are slow if one thread frees the memory of another.
     #[must_use]
     pub fn copy_reply(&self, reply: &[u8]) -> SharedBytes {
         let mut copy = std::mem::take(&mut *lock(&self.slot.reply));
@@ -354,7 +353,7 @@ impl Submission {
         }
     }
 
-    /// Says whether the server may have the call, so that it may execute it.
+    /// Records whether the server may have the call, and so may execute it.
     pub fn set_sent(&mut self, sent: bool) {
         self.sent = sent;
     }
@@ -378,7 +377,8 @@ impl Submission {
         self.end(kind, execution);
     }
 
-    /// Ends the call with an error: it was not executed if it was not sent, else it may have been.
+    /// Ends the call with an error. The call was not executed if it was not sent; otherwise it may
+    /// have been.
     pub fn fail_unanswered(self, kind: CallErrorKind) {
         let execution = self.execution();
         self.end(kind, execution);
@@ -407,23 +407,23 @@ impl Drop for Submission {
     }
 }
 
-/// What happens at the runner's end of a channel.
+/// An event at the runner's end of a channel.
 #[derive(Debug)]
 pub enum ChannelEvent {
     /// A call was made.
     Call(Submission),
-    /// A call was given up.
+    /// A call was cancelled.
     Cancelled(CallId),
-    /// No more calls come: the runner ends when those that it has are done.
+    /// No more calls follow. The runner ends when its calls have ended.
     Drain,
-    /// The runner is to end at once.
+    /// The runner must end at once.
     Shutdown,
 }
 
 /// The runner's end of a channel. When it is dropped, all calls fail.
 pub struct Submissions {
     queue: Arc<Queue>,
-    /// Calls that were taken out of the queue all at once.
+    /// A batch of calls from the queue.
     taken: VecDeque<Submission>,
 }
 
@@ -434,8 +434,8 @@ impl Submissions {
         self.queue.peer.clone()
     }
 
-    /// Returns what happens next. After `Drain` and `Shutdown` it returns the same again when there
-    /// is nothing else.
+    /// Returns the next event. After `Drain` or `Shutdown` it returns the same event again when
+    /// there is no other.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ChannelEvent> {
         if let Some(submission) = self.taken.pop_front() {
             return Poll::Ready(ChannelEvent::Call(submission));
@@ -448,7 +448,7 @@ impl Submissions {
         if let Some(submission) = self.taken.pop_front() {
             return Poll::Ready(ChannelEvent::Call(submission));
         }
-        // A call is cancelled after it was made.
+        // The cancellation of a call follows the call.
         if let Some(id) = state.cancelled.pop() {
             return Poll::Ready(ChannelEvent::Cancelled(id));
         }
@@ -462,13 +462,12 @@ impl Submissions {
         Poll::Pending
     }
 
-    /// Ends the channel. Calls that were not taken fail for this reason, and so do calls that are
-    /// made later.
+    /// Ends the channel. Queued calls and new calls fail for this reason.
     pub fn close(self, reason: CallErrorKind) {
         self.queue.change(|state| state.closed = Some(reason));
     }
 
-    /// Waits for what happens next; see [`poll_event`](Self::poll_event).
+    /// Waits for the next event; see [`poll_event`](Self::poll_event).
     pub async fn event(&mut self) -> ChannelEvent {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }

@@ -1,8 +1,8 @@
-//! Security flavors at the client's end: what RPCSEC_GSS (RFC 2203) needs there.
+//! Security flavors at the client, such as RPCSEC_GSS (RFC 2203).
 //!
-//! A flavor fills in the credential and the verifier of each call, checks the verifier of each reply,
-//! and may send arguments and results in a form of its own. [`Credentials`](crate::Credentials) are
-//! enough for flavors that only say who calls.
+//! A flavor fills in the credential and the verifier of each call, checks the verifier of each
+//! reply, and may encrypt arguments and results. [`Credentials`](crate::Credentials) suffice for
+//! flavors that only identify the caller.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,11 +12,12 @@ use crate::error::CallErrorKind;
 use crate::message::Body;
 use crate::protocol::OpaqueAuth;
 
-/// Why a call or a reply can't be protected, or is not what its verifier says.
+/// The error of a security flavor: a call or a reply cannot be protected, or does not match its
+/// verifier.
 pub type SecurityError = Box<dyn StdError + Send + Sync>;
 
-/// A security flavor at the client's end: a context of RPCSEC_GSS, say. [`CallOptions::security`]
-/// gives it to calls.
+/// A security flavor at the client, such as a context of RPCSEC_GSS. [`CallOptions::security`] sets
+/// it.
 ///
 /// [`CallOptions::security`]: crate::CallOptions::security
 pub trait ClientSecurity: fmt::Debug + Send + Sync {
@@ -24,24 +25,23 @@ pub trait ClientSecurity: fmt::Debug + Send + Sync {
     fn begin(&self) -> Arc<dyn CallSecurity>;
 }
 
-/// What a security flavor does to one call and its reply.
+/// The protection of one call and its reply.
 pub trait CallSecurity: fmt::Debug + Send + Sync {
     /// Appends the credential and the verifier to `header`, which ends with the number of the
-    /// procedure, and returns the arguments in the form in which they are sent; `None` if that is
-    /// the form in which they are.
+    /// procedure. Returns the protected arguments; `None` if the arguments are sent unchanged.
     ///
-    /// It is done each time that the call is sent: a call of RPCSEC_GSS has a new sequence number
-    /// each time (RFC 2203, section 5.3.3.1).
+    /// A transport calls this for each transmission, since each has a new sequence number in
+    /// RPCSEC_GSS (RFC 2203, section 5.3.3.1).
     ///
     /// # Errors
-    /// Returns why the call can't be protected. It is not executed.
+    /// The call cannot be protected. It is not executed.
     fn seal(&self, header: &mut Vec<u8>, args: &Body) -> Result<Option<Body>, SecurityError>;
 
-    /// Checks the verifier of a reply that is not denied, and returns its results in plain form;
-    /// `None` if that is the form in which they are. There are none unless `is_success`.
+    /// Checks the verifier of a reply that is not denied. Returns its results in plain form; `None`
+    /// if they are in plain form already. There are results only if `is_success`.
     ///
     /// # Errors
-    /// Returns what is wrong with the reply.
+    /// The reply is invalid.
     fn open(
         &self,
         verifier: &OpaqueAuth<'_>,
@@ -50,7 +50,7 @@ pub trait CallSecurity: fmt::Debug + Send + Sync {
     ) -> Result<Option<Vec<u8>>, SecurityError>;
 }
 
-/// A transport asked for the header of a protected call by itself.
+/// A transport without protected calls requested the header of a protected call.
 #[derive(Debug)]
 struct Unsupported;
 
@@ -62,7 +62,7 @@ impl fmt::Display for Unsupported {
 
 impl StdError for Unsupported {}
 
-/// Returns the error of a transport that carries no protected calls.
+/// Returns the error of a transport that does not support protected calls.
 pub(crate) fn unsupported() -> CallErrorKind {
     CallErrorKind::Security(Arc::new(Unsupported))
 }

@@ -1,4 +1,4 @@
-//! Who may connect to a server, and what the server counts.
+//! The control of a server: admission of peers, limits and counters.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::current_limits::CurrentLimits;
 use crate::limits::{Limit, ServerLimits};
-use crate::permit::{Budget, ConnectionPermit, Counters, Shared};
+use crate::permit::{Budget, ConnectionPermit, Counters, PermitState};
 
 /// A peer that wants to connect.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct ConnectRequest<'a> {
     pub address: SocketAddr,
     /// The name of the transport, as in [`Peer`](crate::Peer).
     pub transport: &'static str,
-    /// What the peer has sent with its request. Over TCP there is nothing.
+    /// The private data of the request; empty over TCP.
     pub private_data: &'a [u8],
 }
 
@@ -36,14 +36,14 @@ impl<'a> ConnectRequest<'a> {
     }
 }
 
-/// Why a peer may not connect. Over TCP, its connection is closed, and the reason is in the
-/// server's log alone.
+/// Describes why a peer may not connect. Over TCP the server only closes the connection and logs
+/// the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RejectReason {
     /// A limit of the server is reached.
     Limit(Limit),
-    /// The server's hook says so.
+    /// The hook of the server rejects the peer.
     Hook(Cow<'static, str>),
 }
 
@@ -70,10 +70,10 @@ impl fmt::Display for RejectReason {
 
 impl std::error::Error for RejectReason {}
 
-/// The control of a server: its limits, who may connect, and what it counts.
+/// The control of a server: its limits, the admission of peers, and the counters.
 ///
-/// Clones are handles to the same control. Servers over several transports that are given the same
-/// control have the limits together.
+/// Clones are handles to the same control. Servers over several transports with the same control
+/// share the limits.
 ///
 /// ```
 /// use oncrpc::{Router, ServerControl, ServerLimits, tcp};
@@ -108,16 +108,16 @@ struct Inner {
 
 #[derive(Default)]
 struct Table {
-    /// The budgets of the peers that have connections or calls in flight; and of others, which
-    /// are removed when they may be the most.
+    /// The budgets of peers. Budgets of peers without connections and calls are removed when they
+    /// may be the majority.
     peers: HashMap<IpAddr, Arc<Budget>>,
-    connections: Vec<Weak<Shared>>,
-    /// The sizes at which what has ended is removed.
+    connections: Vec<Weak<PermitState>>,
+    /// The sizes at which entries of ended connections are removed.
     sweep_at: [usize; 2],
     last_warning: Option<Instant>,
 }
 
-/// The least time between two warnings that peers are rejected.
+/// The minimum time between two warnings about rejected peers.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ServerControl {
@@ -127,8 +127,8 @@ impl ServerControl {
         Self::create(limits, None)
     }
 
-    /// Creates a control with a function that decides which peers may connect. It is asked when
-    /// the limits allow a connection. It runs where connections are accepted, and should not block.
+    /// Creates a control with a function that decides which peers may connect. It is called if the
+    /// limits allow the connection. It runs in the accept loop, and should not block.
     #[must_use]
     pub fn with_hook(
         limits: ServerLimits,
@@ -153,9 +153,9 @@ impl ServerControl {
         self.0.limits.get()
     }
 
-    /// Replaces the limits of a server while it runs. Lower limits end nothing: connections stay
-    /// open, and calls in flight go on, but no others are accepted until there is room again. The
-    /// time of a handler is that of the moment at which its call was read.
+    /// Replaces the limits of a running server. Lower limits end nothing: connections stay open,
+    /// and calls in flight continue, but no others are accepted until there is room again. The
+    /// deadline of a handler follows from the limits at the arrival of its call.
     ///
     /// ```
     /// use oncrpc::{ServerControl, ServerLimits};
@@ -170,7 +170,7 @@ impl ServerControl {
             budget,
             ..
         } = &*self.0;
-        // Peers that come meanwhile wait for the lock, and then find the new limits.
+        // Peers that connect at the same time wait for the lock, and then find the new limits.
         let table = self.lock();
         current.replace(&limits);
         budget.replace_of_all(&limits);
@@ -181,12 +181,11 @@ impl ServerControl {
         current.replaced.notify_waiters();
     }
 
-    /// Lets a peer connect. A transport calls it, and keeps what it returns while the connection
-    /// is open.
+    /// Admits a connection. A transport calls this, and keeps the permit while the connection is
+    /// open.
     ///
     /// # Errors
-    /// Returns the limit that is reached, or why the hook rejects the peer. It was counted and
-    /// logged then.
+    /// A limit is reached, or the hook rejects the peer. The rejection is counted and logged.
     pub fn admit(&self, request: &ConnectRequest<'_>) -> Result<ConnectionPermit, RejectReason> {
         let admitted = self.try_admit(request);
         match &admitted {
@@ -239,11 +238,11 @@ impl ServerControl {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every change is complete before the lock is released, or a panic passes.
+        // Every change is complete before anything can panic under the lock.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs why a peer is rejected: at `warn` once in a while, else at `debug`.
+    /// Logs why a peer is rejected, at `warn` with a limited rate, otherwise at `debug`.
     fn log(&self, request: &ConnectRequest<'_>, reason: &RejectReason) {
         let ConnectRequest {
             address, transport, ..
@@ -258,7 +257,7 @@ impl ServerControl {
         }
     }
 
-    /// Returns what the server has counted until now.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         let counters = &self.0.counters;
@@ -304,29 +303,29 @@ impl fmt::Debug for ServerControl {
     }
 }
 
-/// What a server has counted.
+/// The counters of a server.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ServerStats {
-    /// Connections that are open.
+    /// The number of open connections.
     pub connections: usize,
-    /// Connections that were accepted.
+    /// The number of accepted connections.
     pub accepted: u64,
-    /// Connections that were rejected, by the hook and by limits.
+    /// The number of connections that the hook or a limit rejected.
     pub rejected: u64,
-    /// Calls that were read.
+    /// The number of received calls.
     pub calls: u64,
-    /// Calls in flight: those whose handlers wait.
+    /// The number of calls in flight, whose handlers wait.
     pub calls_in_flight: usize,
-    /// Bytes in flight, as [`ServerLimits::max_bytes`] counts them: calls that arrive, calls in
-    /// flight, and replies that are to be sent.
+    /// The number of bytes in flight, as [`ServerLimits::max_bytes`] counts them: arriving calls,
+    /// calls in flight, and unsent replies.
     pub bytes: usize,
     reached: [u64; Limit::ALL.len()],
 }
 
 impl ServerStats {
-    /// Returns how often a limit was reached: by a connection that was rejected or closed, by a
-    /// handler, or by a connection that had to wait.
+    /// Returns how often a limit was reached: a connection was rejected, closed or delayed, or a
+    /// handler timed out.
     #[must_use]
     pub fn reached(&self, limit: Limit) -> u64 {
         self.reached[limit as usize]
@@ -378,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hook_sees_the_peer_and_its_reason_is_told() {
+    fn hook_sees_the_peer_and_its_reason_is_returned() {
         let control = ServerControl::with_hook(ServerLimits::new(), |request| {
             match (request.address.port(), request.private_data) {
                 (700, []) => Ok(()),
@@ -484,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_takes_no_memory() {
+    fn ended_connections_take_no_memory() {
         let control = ServerControl::default();
         for number in 0..10_000u16 {
             let [high, low] = number.to_be_bytes();
@@ -499,7 +498,7 @@ mod tests {
 
     /// The limits count calls beyond the first of a connection, and are shared by connections.
     #[test]
-    fn calls_wait_for_room_of_the_peer_and_of_all() {
+    fn calls_wait_for_the_budgets_of_peer_and_server() {
         let limits = ServerLimits::new().max_calls(3).max_calls_per_peer(2);
         let control = ServerControl::new(limits);
         let [one, two, other] =
@@ -531,7 +530,7 @@ mod tests {
         }
         assert_eq!(control.stats().calls_in_flight, 6);
 
-        // A connection that is gone gives back what its handlers do not need.
+        // A closed connection returns what its handlers do not need.
         drop(one);
         assert!(!is_ready(two.ready()));
         calls.clear();
@@ -541,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_wait_for_room_and_a_wait_that_is_given_up_takes_none() {
+    fn bytes_wait_for_the_budget_and_a_cancelled_wait_takes_none() {
         const MIB: usize = 1 << 20;
         let limits = ServerLimits::new();
         let limits = limits.max_bytes(5 * MIB).max_bytes_per_peer(4 * MIB);
@@ -556,7 +555,7 @@ mod tests {
         assert_eq!(control.stats().reached(Limit::Bytes), 1);
         assert!(is_ready(other.reserve(MIB)));
         assert_eq!(control.stats().bytes, 5 * MIB);
-        // What is short goes on.
+        // Short messages continue.
         assert!(is_ready(admit(3).ready()));
 
         // A call that has arrived counts until its handler ends, on an open connection or not.
@@ -584,7 +583,7 @@ mod tests {
         assert!(is_ready(other.reserve(1 << 20)));
     }
 
-    /// Results that nobody reads stop the connection that they are of, and no other.
+    /// Unread results block only their own connection.
     #[test]
     fn a_connection_is_full_of_its_own_replies() {
         let control = ServerControl::default();

@@ -1,4 +1,4 @@
-//! Why a call failed.
+//! The errors of calls.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,27 +11,28 @@ use crate::procedure::ProcedureId;
 /// Whether the server executed a call that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Execution {
-    /// It did not: the call can be made again without harm.
+    /// It did not. The call can be repeated without harm.
     NotExecuted,
-    /// The client cannot know: the call was sent, and no reply came.
+    /// Unknown: the call was sent, and no reply arrived.
     Unknown,
-    /// It did: the call must not be made again, unless it is idempotent.
+    /// It did. The call must not be repeated, unless it is idempotent.
     Executed,
 }
 
-/// What was last known of a call when its time was over.
+/// The state of a call when its deadline passed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Progress {
-    /// There was no connection; with the error of the last attempt, if there was one.
+    /// The call waited for a connection. The field has the error of the last attempt, if there was
+    /// one.
     NotConnected(Option<String>),
-    /// It waited until fewer calls were in flight.
+    /// The call waited behind the maximum number of calls in flight.
     Queued,
-    /// The server granted no credit for it.
+    /// The call waited for a credit of the server.
     NoCredit,
-    /// There was no memory for it within the budget.
+    /// The call waited for memory within the budget.
     NoMemory,
-    /// It was sent, and no reply came.
+    /// The call was sent, and no reply arrived.
     NoReply,
 }
 
@@ -56,23 +57,22 @@ pub enum CallErrorKind {
     Encode(xdrgen_runtime::Error),
     /// The deadline passed.
     DeadlineExceeded {
-        /// How long the call was allowed to take.
+        /// The timeout of the call.
         timeout: Duration,
-        /// What was last known of it.
+        /// The state of the call at the deadline.
         progress: Progress,
     },
     /// No connection could be made.
     Connect(Arc<dyn StdError + Send + Sync>),
-    /// The connection was lost before a reply came.
+    /// The connection was lost before a reply arrived.
     ConnectionLost(Arc<dyn StdError + Send + Sync>),
     /// The channel was shut down.
     Shutdown,
-    /// The task or thread that runs the channel has ended; with the error of the runner if it failed,
-    /// and none if it was dropped.
+    /// The runner of the channel has ended. The field has its error; `None` if it was dropped.
     RunnerEnded(Option<Arc<str>>),
-    /// The call is larger than the transport, or the server, takes.
+    /// The call exceeds the maximum size of the transport or of the server.
     CallTooLarge {
-        /// The most bytes that they take.
+        /// The maximum size in bytes.
         max: u64,
     },
     /// The server answered with an error.
@@ -81,25 +81,25 @@ pub enum CallErrorKind {
     Decode(xdrgen_runtime::Error, Option<String>),
     /// The transport failed.
     Transport(Arc<dyn StdError + Send + Sync>),
-    /// A server can't call its client.
+    /// The server cannot call its client.
     Backward(BackwardError),
-    /// The call can't be protected, or the reply is not what its verifier says.
+    /// The call cannot be protected, or the reply does not match its verifier.
     Security(Arc<dyn StdError + Send + Sync>),
-    /// A layer between the client and its channel failed: of tower, say.
+    /// A layer between the client and its channel failed, such as one of tower.
     Middleware(Arc<dyn StdError + Send + Sync>),
 }
 
-/// Why a server can't call a client that calls it ([`Context::caller`](crate::Context::caller)).
+/// Describes why a server cannot call its client ([`Context::caller`](crate::Context::caller)).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum BackwardError {
-    /// The transport carries calls of clients only.
+    /// The transport has no backward direction.
     Transport,
-    /// The client carries no services over this connection.
+    /// The client serves no calls over this connection.
     Refused,
-    /// No handler has taken the caller, which says that the client is ready for calls.
+    /// No handler has taken the caller, which states that the client is ready for calls.
     NotReady,
-    /// As many calls wait as may wait until the client has granted credits for them.
+    /// The maximum number of calls waits for credits of the client.
     Full,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for BackwardError {
         f.write_str(match self {
             Self::Transport => "the transport carries no backward calls",
             Self::Refused => "it carries no services over this connection",
-            Self::NotReady => "it has not said that it is ready for calls",
+            Self::NotReady => "it has not announced that it is ready for calls",
             Self::Full => "too many calls wait for it",
         })
     }
@@ -116,8 +116,8 @@ impl fmt::Display for BackwardError {
 
 impl StdError for BackwardError {}
 
-/// The error of a call: why it failed, of which procedure of which peer, and whether the server
-/// executed it.
+/// The error of a call: the reason, the procedure, the peer, and whether the server executed the
+/// call.
 ///
 /// ```
 /// use oncrpc::{CallError, CallErrorKind, Execution, ProcedureId};
@@ -168,7 +168,7 @@ impl CallError {
         &self.0.peer
     }
 
-    /// Returns what went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &CallErrorKind {
         &self.0.kind
@@ -244,7 +244,7 @@ impl fmt::Display for ReplyStatus {
             Self::GarbageArgs => f.write_str("the server can't decode the arguments"),
             Self::SystemError => f.write_str("the server failed"),
             Self::RpcMismatch { low, high } => {
-                write!(f, "the server speaks versions {low} to {high} of ONC RPC")
+                write!(f, "the server supports versions {low} to {high} of ONC RPC")
             }
             Self::AuthError(stat) => {
                 write!(f, "the server refuses the credentials: {}", stat.name())

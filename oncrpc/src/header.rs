@@ -10,19 +10,19 @@ use crate::protocol::{
     RejectedReply, ReplyBody, RpcMsg, RpcMsgBody,
 };
 
-/// The most bytes of the header of a reply with an empty verifier: that of a version that is not
-/// offered.
+/// The maximum length in bytes of the header of a reply with an empty verifier: that of
+/// PROG_MISMATCH.
 const MAX_REPLY_HEADER: usize = 32;
 
 /// The header of a reply to the call 0, with an empty verifier and results.
 const SUCCESS: [u8; 24] = {
     let mut bytes = [0; 24];
-    // REPLY; all else is 0.
+    // The second word is REPLY, and all others are 0.
     bytes[7] = 1;
     bytes
 };
 
-/// What a reply says of its call (RFC 5531, section 9).
+/// The status of a reply (RFC 5531, section 9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReplyStatus {
@@ -41,9 +41,9 @@ pub enum ReplyStatus {
     ProcedureUnavailable,
     /// The server cannot decode the arguments.
     GarbageArgs,
-    /// The server failed, for instance for want of memory.
+    /// The server failed, for example because memory ran out.
     SystemError,
-    /// The server speaks other versions of ONC RPC.
+    /// The server supports other versions of ONC RPC.
     RpcMismatch {
         /// The lowest version.
         low: u32,
@@ -58,7 +58,7 @@ impl ReplyStatus {
     /// Appends the header of a reply with this status.
     #[inline]
     pub(crate) fn encode(self, xid: u32, out: &mut Vec<u8>) {
-        // By far the most replies: saves 2 % of a call's instructions.
+        // The common case without the encoder: it saves 2 % of a call's instructions.
         if self == Self::Success {
             let mut bytes = SUCCESS;
             bytes[..4].copy_from_slice(&xid.to_be_bytes());
@@ -97,7 +97,7 @@ impl ReplyStatus {
             xid,
             body: RpcMsgBody::Reply(body),
         };
-        // The header has no part without a bound, so that it can always be encoded.
+        // Every part of the header is bounded, so that it can always be encoded.
         let mut bytes = [0; MAX_REPLY_HEADER];
         let len = message.encode_to_slice(&mut bytes).unwrap_or_default();
         out.extend_from_slice(bytes.get(..len).unwrap_or_default());
@@ -144,10 +144,10 @@ pub(crate) fn encode_call(xid: u32, procedure: &ProcedureId, out: &mut Vec<u8>) 
     }
 }
 
-/// Reads the header of a reply. The decoder is at the results then.
+/// Reads the header of a reply. Afterwards the decoder is at the results.
 ///
 /// # Errors
-/// Returns the error of the decoder, or `InvalidDiscriminant` if the message is a call.
+/// The header is malformed; `InvalidDiscriminant` if the message is a call.
 pub(crate) fn decode_reply(d: &mut Decoder<'_>) -> Result<ReplyStatus, Error> {
     match RpcMsg::decode(d)?.body {
         RpcMsgBody::Reply(ReplyBody::Accepted(reply)) => Ok(reply.reply_data.into()),
@@ -156,7 +156,7 @@ pub(crate) fn decode_reply(d: &mut Decoder<'_>) -> Result<ReplyStatus, Error> {
     }
 }
 
-/// The header of a call that was received.
+/// The header of a received call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallHeader {
     pub(crate) xid: u32,
@@ -166,16 +166,16 @@ pub(crate) struct CallHeader {
     pub(crate) credentials: Credentials,
 }
 
-/// Why a message is not served.
+/// Describes why a message is not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// It is no call: there is nobody to answer.
+    /// The message is not a call, so that it is not answered.
     Drop,
-    /// It is answered so.
+    /// The call is answered with this status.
     Answer(u32, ReplyStatus),
 }
 
-/// Reads the header of a call. The decoder is at the arguments then.
+/// Reads the header of a call. Afterwards the decoder is at the arguments.
 pub(crate) fn decode_call(bytes: &[u8], d: &mut Decoder<'_>) -> Result<CallHeader, Refusal> {
     let call = MsgType::Call.value().cast_unsigned();
     let (Some(xid), Some(kind), Some(rpc_version)) =
@@ -191,8 +191,8 @@ pub(crate) fn decode_call(bytes: &[u8], d: &mut Decoder<'_>) -> Result<CallHeade
         let (low, high) = (RPC_VERSION, RPC_VERSION);
         return Err(answer(ReplyStatus::RpcMismatch { low, high }));
     }
-    // Without the numbers of the procedure it is no call (RFC 5531, section 9). Then the only part
-    // that can be wrong is the credentials or the verifier.
+    // A message without a procedure is not a call (RFC 5531, section 9). In a call, only the
+    // credentials and the verifier can be malformed.
     if word(bytes, 5).is_none() {
         return Err(Refusal::Drop);
     }

@@ -1,4 +1,4 @@
-//! Memory for items that are to be sent.
+//! Memory for outgoing items.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use xdrgen_runtime::{Item, SharedBytes};
 
 /// The memory of a transport for items, from which it sends them without a copy.
 pub trait ItemMemory: fmt::Debug + Send + Sync {
-    /// Returns the only share in a buffer, of `len` bytes, which have any content at first and can
-    /// be written ([`SharedBytes::get_mut`]); `None` if there is no memory left.
+    /// Returns a buffer of `len` bytes with unspecified content, which can be written
+    /// ([`SharedBytes::get_mut`]) since it is not shared; `None` if no memory is left.
     fn take(&self, len: usize) -> Option<SharedBytes>;
 }
 
@@ -27,7 +27,7 @@ pub trait ItemMemory: fmt::Debug + Send + Sync {
 pub struct ItemAllocator(Option<Arc<dyn ItemMemory>>);
 
 impl ItemAllocator {
-    /// Creates an allocator of the memory of a transport; without it, of plain memory.
+    /// Creates an allocator of a transport's memory; of plain memory if it is `None`.
     pub(crate) fn new(memory: Option<Arc<dyn ItemMemory>>) -> Self {
         Self(memory)
     }
@@ -40,13 +40,12 @@ impl ItemAllocator {
     }
 }
 
-/// A buffer for one item that is to be sent: [`Context::item_buf`](crate::Context::item_buf) and
-/// [`Channel::item_buf`](crate::Channel::item_buf) return it. Its bytes may have any content at
-/// first.
+/// A buffer for one outgoing item: [`Context::item_buf`](crate::Context::item_buf) and
+/// [`Channel::item_buf`](crate::Channel::item_buf) return it. Its initial content is unspecified.
 ///
-/// Over RDMA it is registered memory, which travels without a copy. Where the transport has no
-/// memory of its own, or none left, it is plain memory. It has at most 1 GiB: who takes a length
-/// from a peer should bound it by less.
+/// Over RDMA it is registered memory, which is sent without a copy. If the transport has no own
+/// memory, or none left, it is plain memory. Its maximum size is 1 GiB: use a lower bound for
+/// lengths that a peer chooses.
 ///
 /// ```
 /// let (channel, _submissions) = oncrpc::Channel::new("server");
@@ -56,11 +55,11 @@ impl ItemAllocator {
 /// assert_eq!(item.as_bytes(), b"bytes");
 /// ```
 pub struct ItemBuf {
-    /// The only share in its buffer.
+    /// The buffer, which is not shared.
     bytes: SharedBytes,
 }
 
-/// The most bytes of a buffer.
+/// The maximum size of a buffer in bytes.
 const MAX_LEN: usize = 1 << 30;
 
 impl ItemBuf {
@@ -74,14 +73,14 @@ impl ItemBuf {
         }
     }
 
-    /// Returns a share in the first `len` bytes, or in all of them if there are less.
+    /// Returns the first `len` bytes, or all of them if there are fewer.
     #[must_use]
     pub fn into_shared(mut self, len: usize) -> SharedBytes {
         self.bytes.truncate(len);
         self.bytes
     }
 
-    /// Returns an item of the first `len` bytes, or of all of them if there are less.
+    /// Returns an item of the first `len` bytes, or of all of them if there are fewer.
     #[must_use]
     pub fn into_item(self, len: usize) -> Item<'static> {
         self.into_shared(len).into()
@@ -98,7 +97,7 @@ impl std::ops::Deref for ItemBuf {
 
 impl std::ops::DerefMut for ItemBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // Nothing else has a share in it.
+        // Nothing else shares the buffer.
         self.bytes.get_mut().unwrap_or_default()
     }
 }

@@ -1,14 +1,14 @@
-//! A keyed hash of long messages: the standard library's takes a millisecond for 1 MiB.
+//! A keyed hash of long messages. The standard library's hash takes a millisecond for 1 MiB.
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Hashes that are computed side by side, because a multiplication waits for the one before.
+/// The number of interleaved hashes, since each multiplication waits for the previous one.
 const LANES: usize = 4;
 
-/// Hashes with a random key. Each 16 bytes are multiplied with the hash of those before, as wyhash
-/// does it, and the outcome goes into the standard library's hash.
+/// Hashes with a random key. Each block of 16 bytes is multiplied with the hash of the blocks
+/// before, as in wyhash, and the standard library's hash takes the outcome.
 ///
-/// It tells different calls of one client apart. A client that finds a collision harms itself.
+/// It distinguishes the calls of one client. A client that finds a collision harms only itself.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedHash {
     finish: RandomState,
@@ -22,8 +22,8 @@ impl KeyedHash {
         Self { finish, key }
     }
 
-    /// Returns the hash of bytes in pieces, and how many bytes they are. Where the pieces begin
-    /// counts.
+    /// Returns the hash and the number of bytes in pieces. The hash depends on the boundaries of
+    /// the pieces.
     pub(crate) fn hash<'b>(&self, pieces: impl Iterator<Item = &'b [u8]>) -> (u64, usize) {
         let [mut hash, key] = self.key;
         let mut sum = 0;
@@ -52,7 +52,7 @@ impl KeyedHash {
 fn mix(hash: u64, key: u64, block: [u8; 16]) -> u64 {
     let block = u128::from_le_bytes(block);
     let product = u128::from(low(block) ^ hash) * u128::from(low(block >> 64) ^ key);
-    // Neither factor is 0 but by chance, and the sum keeps what a 0 would lose.
+    // A factor is 0 only by chance, and the sum preserves what a 0 would lose.
     low(product) ^ low(product >> 64) ^ hash.rotate_left(23)
 }
 

@@ -1,7 +1,7 @@
-//! ONC RPC version 2 (RFC 5531), without a transport of its own and with one over TCP.
+//! ONC RPC version 2 (RFC 5531) for any transport, with one over TCP.
 //!
 //! `xdrgen-build` compiles a `program` of an `.x` file into a client and a service trait that are
-//! generic over [`Transport`]. This crate is what they run on: messages, credentials, dispatch,
+//! generic over [`Transport`]. This crate has what they need: messages, credentials, dispatch,
 //! channels, and TCP. `rpcrdma-verbs` adds RPC-over-RDMA.
 //!
 //! - A client makes calls on a [`Channel`], from any thread. A runner drives the transport.
@@ -68,7 +68,7 @@ pub use procedure::{MAX_REPLY_ITEMS, Method, ProcedureId, ReplyLimits};
 pub use reply::{PendingCall, Reply};
 pub use reply_cache::{ReplyCache, ReplyCacheConfig, ReplyCacheStats};
 pub use request::{Request, Resend};
-pub use router::{LocalPrograms, Offered, Programs, Router};
+pub use router::{LocalPrograms, OfferedVersions, Programs, Router};
 pub use server_security::{Acceptance, ProtectedCall, ReplySecurity, ServerSecurity, Verifier};
 pub use service::{
     ConnectionStatus, Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer,

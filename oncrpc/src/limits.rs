@@ -1,17 +1,17 @@
-//! What a server takes on at once.
+//! The limits of a server.
 
 use std::fmt;
 use std::time::Duration;
 
 /// The limits of a server, over every transport.
 ///
-/// Where a number of calls or bytes is reached, the server reads no further call from the
-/// connections that it concerns, until there is room again. A *peer* is an address without its
-/// port. [`ServerStats::reached`](crate::ServerStats::reached) counts how often each was reached.
+/// When a limit of calls or bytes is reached, the server reads no further call from the connections
+/// concerned until there is room again. A *peer* is an address without its port.
+/// [`ServerStats::reached`](crate::ServerStats::reached) counts how often each was reached.
 ///
-/// A connection may always have one call in flight and 96 KiB of memory, beside these numbers, so
-/// that no peer can keep others from being served. Results that a handler has made are kept even
-/// if there is no room for them; no further call is read then.
+/// Beyond these limits, each connection may have one call in flight and 96 KiB of memory, so that
+/// no peer can block others. The results of a handler are kept even without room for them, and no
+/// further call is read then.
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,76 +63,76 @@ impl ServerLimits {
         }
     }
 
-    /// Sets how many connections there may be in all. Others are rejected. A connection counts until
-    /// its handlers have ended.
+    /// Sets the maximum number of connections. Further connections are rejected. A connection
+    /// counts until its handlers have ended.
     #[must_use]
     pub const fn max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// Sets how many connections one peer may have. Others are rejected.
+    /// Sets the maximum number of connections of one peer. Further connections are rejected.
     #[must_use]
     pub const fn max_connections_per_peer(mut self, connections: usize) -> Self {
         self.connections_per_peer = connections;
         self
     }
 
-    /// Sets how many calls may be in flight in all. A call is in flight while its handler waits.
+    /// Sets the maximum number of calls in flight. A call is in flight while its handler waits.
     #[must_use]
     pub const fn max_calls(mut self, calls: usize) -> Self {
         self.calls = calls;
         self
     }
 
-    /// Sets how many calls of one peer may be in flight.
+    /// Sets the maximum number of calls of one peer in flight.
     #[must_use]
     pub const fn max_calls_per_peer(mut self, calls: usize) -> Self {
         self.calls_per_peer = calls;
         self
     }
 
-    /// Sets how many calls of one connection may be in flight.
+    /// Sets the maximum number of calls of one connection in flight.
     #[must_use]
     pub const fn max_calls_per_connection(mut self, calls: usize) -> Self {
         self.calls_per_connection = calls;
         self
     }
 
-    /// Sets how many bytes of calls that arrive, of calls in flight and of replies that are to be
-    /// sent may be in memory in all.
+    /// Sets the maximum memory in bytes of arriving calls, calls in flight and unsent replies.
     #[must_use]
     pub const fn max_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Sets how many such bytes of one peer may be in memory.
+    /// Sets the maximum of this memory for one peer.
     #[must_use]
     pub const fn max_bytes_per_peer(mut self, bytes: usize) -> Self {
         self.bytes_per_peer = bytes;
         self
     }
 
-    /// Sets beyond how many such bytes of a connection no further call is read from it.
+    /// Sets the amount of this memory at which no further call is read from a connection.
     #[must_use]
     pub const fn max_bytes_per_connection(mut self, bytes: usize) -> Self {
         self.bytes_per_connection = bytes;
         self
     }
 
-    /// Sets how long a handler may take; for ever for `None`. When the time has passed, the handler
-    /// is dropped where it waits, and the call is answered by SYSTEM_ERR. A handler finds the time
-    /// in [`Context::deadline`](crate::Context::deadline). One that does not wait can't be stopped.
+    /// Sets the maximum time of a handler; `None` for no limit. When it passes, the handler is
+    /// dropped where it waits, and the call is answered with SYSTEM_ERR. A handler finds its
+    /// deadline in [`Context::deadline`](crate::Context::deadline). A handler that does not wait
+    /// cannot be stopped.
     #[must_use]
     pub const fn handler_time(mut self, time: Option<Duration>) -> Self {
         self.handler_time = time;
         self
     }
 
-    /// Sets how long a call may take to arrive from its first byte to its last, and how long a
-    /// reply may take to be sent. The connection is closed when the time has passed; never for
-    /// `None`. The time that the server itself lets a call wait does not count.
+    /// Sets the maximum time for a call to arrive, from its first byte to its last, and for a reply
+    /// to be sent; `None` for no limit. When it passes, the connection is closed. Time in which the
+    /// server itself delays a call does not count.
     #[must_use]
     pub const fn transfer_time(mut self, time: Option<Duration>) -> Self {
         self.transfer_time = time;

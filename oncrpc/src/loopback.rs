@@ -1,4 +1,4 @@
-//! A channel to services in the same process, for tests of what uses the services.
+//! A channel to services in the same process, for tests of their clients.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,21 +20,21 @@ use crate::router::{Programs, Router};
 use crate::service::{HandlerDeadline, Peer};
 use crate::span::within;
 
-/// Calls that are served at once. Others wait.
+/// The maximum number of calls in flight.
 const MAX_CALLS: usize = 128;
 
 /// Returns a channel to services in this process, and the future that serves its calls.
 ///
-/// Messages are encoded and decoded as on a network. Items with a share in a buffer are handed over
-/// as they are, as RDMA does it.
+/// Messages are encoded and decoded as on a network. Items in shared buffers are passed on without
+/// a copy, as over RDMA.
 pub fn loopback<P: Programs>(router: Router<P>) -> (Channel, impl Future<Output = ()> + Send) {
     let (channel, submissions) = Channel::new("loopback");
     let peer = peer(Err(BackwardError::Refused));
     (channel, run(router, submissions, peer))
 }
 
-/// Returns a channel as [`loopback`] does, whose client carries services itself: handlers of
-/// `router` call those of `services` ([`Context::caller`](crate::Context::caller)).
+/// Returns a channel as [`loopback`] does, whose client offers services, too: handlers of `router`
+/// can call `services` ([`Context::caller`](crate::Context::caller)).
 pub fn loopback_with_services<P: Programs, S: Programs>(
     router: Router<P>,
     services: Router<S>,
@@ -43,7 +43,7 @@ pub fn loopback_with_services<P: Programs, S: Programs>(
     let (caller, backward) = CallerChannel::new(0, "loopback", None);
     let forward = run(router, forward, peer(Ok(caller)));
     let backward = run(services, backward, peer(Err(BackwardError::Transport)));
-    // Backward calls end with the connection, and do not end it.
+    // Backward calls end with the connection, and do not keep it open.
     (channel, async {
         if let Either::Right(((), forward)) = select(pin!(forward), pin!(backward)).await {
             forward.await;
@@ -122,7 +122,7 @@ fn next(calls: &mut Calls) -> Option<(u32, ReceivedMessage, Option<Box<Span>>)> 
     }
 }
 
-/// Returns a message as its receiver gets it.
+/// Converts an outgoing message to a received one.
 fn received(mut header: Vec<u8>, body: &Body) -> ReceivedMessage {
     let before = u32::try_from(header.len()).unwrap_or(u32::MAX);
     header.extend_from_slice(body.stream());

@@ -1,4 +1,5 @@
-//! Bodies of calls and replies: a stream of XDR, and items that a transport may move by itself.
+//! Bodies of calls and replies: a stream of XDR, and items that a transport may transfer
+//! separately.
 
 use std::ops::Range;
 
@@ -6,13 +7,12 @@ use xdrgen_runtime::{
     Encode, ErrorKind, Item, ItemList, Matching, ReceivedItem, Result, SharedBytes, Sink,
 };
 
-/// The body of a call or a reply that is to be sent: the arguments or results, without the RPC
-/// header.
+/// The body of an outgoing call or reply: the arguments or results, without the RPC header.
 ///
-/// An item that has a share in a buffer is kept beside the stream, so that a transport can send it
-/// from where it is. So is every item of 1,024 bytes or more of a reply: one without a share is
-/// copied into a buffer of its own. All other data are in the stream. [`clear`](Self::clear) keeps
-/// the memory, so that one body can be used for one message after the other without allocation.
+/// An item in a shared buffer is kept beside the stream, so that a transport can send it without a
+/// copy. So is every item of 1,024 bytes or more of a reply: a borrowed item is copied into its own
+/// buffer. All other data are in the stream. [`clear`](Self::clear) keeps the memory, so that a
+/// body can be reused for successive messages without allocation.
 ///
 /// ```
 /// use oncrpc::Body;
@@ -31,13 +31,14 @@ use xdrgen_runtime::{
 pub struct Body {
     stream: Vec<u8>,
     items: Vec<ReceivedItem>,
-    /// Where the items of results are that are in the stream.
+    /// The positions of the items of results in the stream.
     short_items: Vec<Range<u32>>,
-    /// Bytes of the items, with their padding.
+    /// The number of bytes of the items, with their padding.
     moved: usize,
 }
 
-/// Items shorter than this are copied into the stream: another segment costs more than the copy.
+/// Items shorter than this are copied into the stream, since another segment costs more than the
+/// copy.
 pub(crate) const MIN_SHARED_LEN: usize = 1024;
 
 impl Body {
@@ -74,10 +75,10 @@ impl Body {
         &self.items
     }
 
-    /// Returns where items of results are that are in the stream because they are short. Positions
-    /// count as those of [`items`](Self::items). A client over RDMA has memory for each item, in the
-    /// order of the results (RFC 8166, section 4.3.2.1): a short item uses up its own before a later
-    /// item does.
+    /// Returns the positions of the short items of results, which are in the stream. Positions
+    /// count as those of [`items`](Self::items). A client over RDMA offers memory for each item, in
+    /// the order of the results (RFC 8166, section 4.3.2.1), so a short item consumes its memory,
+    /// too.
     #[must_use]
     pub fn short_items(&self) -> &[Range<u32>] {
         &self.short_items
@@ -106,15 +107,15 @@ impl Body {
     /// Appends a value.
     ///
     /// # Errors
-    /// Returns the errors of the value's `encode`. The body is then as it was before.
+    /// The value cannot be encoded. The body is unchanged.
     pub fn encode<T: Encode + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.encode_with(|sink| value.encode(sink))
     }
 
-    /// Appends what a function encodes.
+    /// Appends the output of a function.
     ///
     /// # Errors
-    /// Returns the errors of `f`. The body is then as it was before.
+    /// `f` fails. The body is unchanged.
     pub fn encode_with(
         &mut self,
         f: impl FnOnce(&mut BodyEncoder<'_>) -> Result<()>,
@@ -122,8 +123,8 @@ impl Body {
         self.append(false, f)
     }
 
-    /// Appends results. Long items that are borrowed are copied into buffers of their own: a client
-    /// over RDMA has memory for an item, and none for a message that contains it.
+    /// Appends results. Long borrowed items are copied into their own buffers: a client over RDMA
+    /// has memory for an item, but none for a message that contains it.
     pub(crate) fn encode_results<T: Encode + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.append(true, |sink| value.encode(sink))
     }
@@ -148,8 +149,7 @@ impl Body {
         encoded
     }
 
-    /// Returns the pieces of the body in order, each as bytes: parts of the stream, items, and
-    /// padding.
+    /// Returns the pieces of the body in order: parts of the stream, items, and padding.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         const ZEROS: [u8; 3] = [0; 3];
         let mut rest = &self.stream[..];
@@ -194,12 +194,12 @@ pub(crate) const fn padding(len: usize) -> usize {
 #[derive(Debug)]
 pub struct BodyEncoder<'b> {
     body: &'b mut Body,
-    /// Whether long items are beside the stream although they are borrowed.
+    /// Whether long borrowed items are kept beside the stream, too.
     is_reply: bool,
 }
 
 impl BodyEncoder<'_> {
-    /// Returns where the next byte goes, with all items in place.
+    /// Returns the position of the next byte, with all items in place.
     fn position(&self) -> Result<u32> {
         u32::try_from(self.body.len()).map_err(|_| self.error(ErrorKind::TooLong))
     }
@@ -243,7 +243,7 @@ impl<'s> Sink<'s> for BodyEncoder<'_> {
         if is_short {
             let begin = self.position()?;
             self.opaque(item)?;
-            // After the count.
+            // The position is after the count.
             let begin = begin.saturating_add(4);
             let len = u32::try_from(item.len()).unwrap_or(u32::MAX);
             self.body.short_items.push(begin..begin.saturating_add(len));
@@ -265,19 +265,19 @@ impl<'s> Sink<'s> for BodyEncoder<'_> {
     }
 }
 
-/// A message that was received: an RPC header and what follows, and the items that a transport
-/// received beside it.
+/// A received message: an RPC header, arguments or results, and the items that a transport received
+/// separately.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedMessage {
     stream: SharedBytes,
     items: Vec<ReceivedItem>,
     matching: Option<Matching>,
-    /// Whether items in the stream are copied by who keeps them.
+    /// Whether an owner of an item in the stream copies it.
     copies: bool,
 }
 
 impl ReceivedMessage {
-    /// Creates a message with all items in its stream. Items of it share the memory.
+    /// Creates a message with all items in its stream. The items share its memory.
     #[must_use]
     pub fn whole(stream: SharedBytes) -> Self {
         Self {
@@ -288,8 +288,8 @@ impl ReceivedMessage {
         }
     }
 
-    /// Creates a message with all items in its stream. Who keeps one of them copies it, so that it
-    /// keeps no more memory than that.
+    /// Creates a message with all items in its stream. An owner of an item copies it, so that it
+    /// retains no more memory than the item.
     #[must_use]
     pub fn short(stream: SharedBytes) -> Self {
         Self {
@@ -309,8 +309,8 @@ impl ReceivedMessage {
         }
     }
 
-    /// Returns the message with another stream, in which what was at `before` is at `now`: the
-    /// items behind it move with it.
+    /// Returns the message with another stream, in which the data at `before` are at `now`. The
+    /// items behind them move, too.
     pub(crate) fn with_stream(&self, stream: SharedBytes, now: usize, before: usize) -> Self {
         let mut message = Self {
             stream,
@@ -329,7 +329,7 @@ impl ReceivedMessage {
         &self.stream
     }
 
-    /// Returns the stream, whose memory a transport uses again if nothing else has a share in it.
+    /// Returns the stream, whose memory a transport reuses if nothing else shares it.
     #[must_use]
     pub fn into_stream(self) -> SharedBytes {
         self.stream
@@ -385,7 +385,7 @@ impl ReceivedMessage {
     }
 }
 
-/// A reply that is to be sent.
+/// An outgoing reply.
 #[derive(Clone, Debug, Default)]
 pub struct OutgoingReply {
     /// The RPC header.
@@ -406,7 +406,7 @@ impl OutgoingReply {
         self.header.len() + self.body.len()
     }
 
-    /// Returns a copy whose items share no buffer with others.
+    /// Returns a copy whose items have their own buffers.
     pub(crate) fn detached(&self) -> Self {
         let mut copy = self.clone();
         for item in &mut copy.body.items {

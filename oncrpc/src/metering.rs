@@ -1,4 +1,4 @@
-//! Metrics of calls (the feature `metrics`). Without the feature all of this is nothing.
+//! Metrics of calls (the feature `metrics`). Without the feature all of this is empty.
 
 #[cfg(feature = "metrics")]
 mod describe;
@@ -19,7 +19,7 @@ use crate::error::CallErrorKind;
 use crate::header::ReplyStatus;
 use crate::procedure::ProcedureId;
 
-/// How a call has ended, as a label.
+/// The outcome of a call, as a label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CallOutcome {
     Success,
@@ -66,14 +66,15 @@ impl From<&CallErrorKind> for CallOutcome {
     }
 }
 
-/// Which end of a call counts it.
+/// The end of a call that counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Client,
     Server,
 }
 
-/// The time of one call in sixteen: to ask for it twice in each call would cost more than all else.
+/// The time of one call in sixteen. Reading the clock twice in each call would cost more than all
+/// other metrics.
 #[derive(Debug)]
 pub(crate) struct Timer(#[cfg(feature = "metrics")] Option<std::time::Instant>);
 
@@ -82,7 +83,7 @@ pub(crate) struct Timer(#[cfg(feature = "metrics")] Option<std::time::Instant>);
 const SAMPLED: u32 = 16;
 
 impl Timer {
-    /// Starts to measure, if it is this call's turn on its thread.
+    /// Starts to measure, if this call is one in sixteen on its thread.
     #[inline]
     pub(crate) fn start(end: End) -> Self {
         #[cfg(feature = "metrics")]
@@ -122,8 +123,8 @@ pub(crate) fn count(end: End, procedure: &ProcedureId, outcome: impl FnOnce() ->
     let _ = (end, procedure, outcome);
 }
 
-/// Counts the bytes of messages, as ONC RPC has them: of calls that are sent, the arguments alone, as
-/// the transport writes the header.
+/// Counts the bytes of ONC RPC messages: of outgoing calls only the arguments, since the transport
+/// writes the header.
 #[inline]
 pub(crate) fn count_bytes(
     end: End,
@@ -136,8 +137,8 @@ pub(crate) fn count_bytes(
     let _ = (end, received, sent);
 }
 
-/// Counts, in the metrics, a call that a transport without futures could not bring to its end: for
-/// crates that implement [`LocalTransport`](crate::LocalTransport).
+/// Counts a call that ended without a reply on a transport without futures, for crates that
+/// implement [`LocalTransport`](crate::LocalTransport).
 #[cfg(feature = "metrics")]
 #[cold]
 pub fn count_failed_call(procedure: &ProcedureId, kind: &CallErrorKind) {

@@ -1,8 +1,8 @@
-//! A connection's part of what all connections of a server share.
+//! A connection's share of the server's budgets.
 //!
-//! A connection takes calls and bytes from its peer's budget, and then from the budget of all, when
-//! it needs more than it always has, and gives them back when it has too many. So a connection
-//! whose handlers do not wait and whose messages are short shares nothing with others per call.
+//! Each connection has a fixed minimum. When it needs more, it takes calls and bytes from its
+//! peer's budget and from the server's, and returns them later. So a connection with short messages
+//! and handlers that do not wait touches no shared state per call.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,16 +19,16 @@ use crate::current_limits::CurrentLimits;
 use crate::limits::{Limit, ServerLimits};
 use crate::service::HandlerDeadline;
 
-/// Budgets count memory in units of so many bytes.
+/// The unit of memory in budgets, in bytes.
 const UNIT: usize = 4096;
-/// Bytes in flight that a connection always has. With its buffers, a short call and its state it
-/// takes 96 KiB at most.
+/// The fixed minimum of bytes in flight of a connection. With buffers, state and a short call, a
+/// connection takes at most 96 KiB.
 const OWN_BYTES: usize = 16 << 10;
-/// What a connection keeps beyond its needs, so that not every call changes the budgets.
+/// The reserve that a connection keeps, so that not every call changes the budgets.
 const KEPT_CALLS: usize = 8;
 const KEPT_UNITS: usize = 16;
 
-/// What a peer, or all peers together, may use.
+/// The budget of one peer, or of all peers together.
 #[derive(Debug)]
 pub(crate) struct Budget {
     connections: Places,
@@ -96,13 +96,12 @@ impl Pool {
         self.excess.fetch_add(before - max - ended, Relaxed);
     }
 
-    /// Ends permits beyond the maximum that have come back by themselves: a wait that was given up
-    /// returns what it had.
+    /// Ends returned permits beyond the maximum, such as those of a cancelled wait.
     fn end_excess(&self) {
         if self.excess.load(Relaxed) == 0 {
             return;
         }
-        // Who swaps ends as many; others see no excess meanwhile.
+        // The thread that swaps ends as many. Other threads see no excess in between.
         let excess = self.excess.swap(0, Relaxed);
         let ended = self.semaphore.forget_permits(excess);
         self.excess.fetch_add(excess - ended, Relaxed);
@@ -119,8 +118,8 @@ impl Pool {
         self.semaphore.add_permits(count - ended);
     }
 
-    /// Takes so many permits; waits until there are as many.
-    async fn take(&self, count: usize, shared: &Shared) -> Option<SemaphorePermit<'_>> {
+    /// Waits for this number of permits, and takes them.
+    async fn take(&self, count: usize, shared: &PermitState) -> Option<SemaphorePermit<'_>> {
         let count = u32::try_from(count).ok()?;
         self.end_excess();
         if let Ok(permit) = self.semaphore.try_acquire_many(count) {
@@ -187,7 +186,7 @@ impl Places {
     }
 }
 
-/// What a server counts over all of its connections.
+/// The counters of a server over all of its connections.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) accepted: AtomicU64,
@@ -207,26 +206,26 @@ impl Counters {
     }
 }
 
-/// A connection's place at a server, and its part of the server's calls and bytes.
-/// [`ServerControl::admit`](crate::ServerControl::admit) returns it. The place is free when the
-/// permit and those of the connection's calls have been dropped.
-pub struct ConnectionPermit(Arc<Shared>);
+/// The permit of a connection, with its share of the server's calls and bytes.
+/// [`ServerControl::admit`](crate::ServerControl::admit) returns it. The connection counts until
+/// the permit and those of its calls are dropped.
+pub struct ConnectionPermit(Arc<PermitState>);
 
-pub(crate) struct Shared {
+pub(crate) struct PermitState {
     address: SocketAddr,
     limits: Arc<CurrentLimits>,
-    /// Of the peer, and of all.
+    /// Taken from the budgets of the peer and of the server.
     budgets: [Arc<Budget>; 2],
     counters: Arc<Counters>,
-    /// Calls that were begun.
+    /// The number of calls begun.
     begun: AtomicU64,
-    /// Bytes of the call that arrives.
+    /// The number of bytes of the arriving call.
     arriving: AtomicUsize,
-    /// Bytes of replies that are to be sent.
+    /// The number of bytes of unsent replies.
     outgoing: AtomicUsize,
     state: Mutex<State>,
-    /// Of the peer, and of all. They cover the call and the bytes that a connection always has,
-    /// which handlers may use after the connection has ended.
+    /// Taken from the budgets of the peer and of the server. They include the fixed minimum, which
+    /// handlers may use after the connection has ended.
     _places: [PlacePermit; 2],
 }
 
@@ -240,15 +239,15 @@ struct State {
     taken_units: usize,
 }
 
-/// What a connection lacks before it may read.
+/// The calls and bytes that a connection lacks before it may read.
 enum Lack {
     Calls(usize),
     Units(usize),
 }
 
-impl Shared {
+impl PermitState {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is complete before the lock is released, or a panic passes.
+        // Every change is complete before anything can panic under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -262,13 +261,13 @@ impl Shared {
         moving + state.call_bytes
     }
 
-    /// Returns what is lacking, so that there is room for one more call, and for `more` bytes.
+    /// Returns what is lacking for one more call and `more` bytes.
     fn lack(&self, more: usize) -> Option<Lack> {
         let state = self.lock();
         let units = units(self.bytes_of(&state).saturating_add(more));
         let most =
             |of: fn(&Budget) -> &Pool| self.budgets.iter().map(|budget| of(budget).max()).min();
-        // A message may take the whole budget.
+        // A message larger than the budget takes all of it.
         let units = units.min(most(|budget| &budget.units).unwrap_or(0));
         if units > state.taken_units {
             return Some(Lack::Units(units - state.taken_units));
@@ -282,14 +281,14 @@ impl Shared {
         None
     }
 
-    /// Takes from the budgets what is lacking.
+    /// Waits for what is lacking, and takes it from the budgets.
     async fn take(&self, lack: Lack) {
         let (count, pool): (usize, fn(&Budget) -> &Pool) = match lack {
             Lack::Calls(count) => (count, |budget| &budget.calls),
             Lack::Units(count) => (count, |budget| &budget.units),
         };
         if count == 0 {
-            // The connection has all that there can be: it waits for its own calls.
+            // The connection has the maximum, and waits for its own calls.
             self.reached(pool(&self.budgets[0]).limit);
             return std::future::pending().await;
         }
@@ -310,7 +309,7 @@ impl Shared {
         of_all.forget();
     }
 
-    /// Gives back what is not needed.
+    /// Returns what the connection does not need.
     fn trim(&self, state: &mut State) {
         let needed = [state.calls, units(self.bytes_of(state))];
         let is_idle = state.has_ended || needed == [0, 0];
@@ -349,13 +348,13 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for PermitState {
     fn drop(&mut self) {
         self.counters.calls.fetch_add(self.calls_begun(), Relaxed);
     }
 }
 
-/// Returns the units of a budget that so many bytes of a connection take.
+/// Returns the number of budget units for this number of bytes of a connection.
 fn units(bytes: usize) -> usize {
     bytes.saturating_sub(OWN_BYTES).div_ceil(UNIT)
 }
@@ -368,7 +367,7 @@ impl ConnectionPermit {
         counters: Arc<Counters>,
         places: [PlacePermit; 2],
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(PermitState {
             address,
             limits,
             budgets,
@@ -381,7 +380,7 @@ impl ConnectionPermit {
         }))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<PermitState> {
         &self.0
     }
 
@@ -426,8 +425,8 @@ impl ConnectionPermit {
         self.0.budgets[0].held.fetch_sub(bytes, Relaxed);
     }
 
-    /// Waits until one more call may be read from the connection. The future is to be polled
-    /// wherever a call of the connection ends, or a reply is sent.
+    /// Waits until one more call may be read from the connection. Poll the future again whenever a
+    /// call of the connection ends or a reply is sent.
     pub async fn ready(&self) {
         if let Some(limit) = self.full() {
             self.0.reached(limit);
@@ -442,14 +441,14 @@ impl ConnectionPermit {
         self.full().is_none() && self.0.lack(0).is_none()
     }
 
-    /// Waits until there is room for so many bytes more of the call that arrives, and counts them.
-    /// The future is to be polled as that of [`ready`](Self::ready).
+    /// Waits for room for this number of further bytes of the arriving call, and counts them. Poll
+    /// the future as that of [`ready`](Self::ready).
     pub async fn reserve(&self, bytes: usize) {
         self.cover(bytes).await;
         self.0.arriving.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts the call that has arrived no more.
+    /// Stops counting the bytes of the arriving call, which is complete.
     pub fn arrived(&self) {
         self.0.arriving.store(0, Relaxed);
     }
@@ -503,7 +502,7 @@ impl ConnectionPermit {
         self.0.begun.fetch_add(1, Relaxed);
     }
 
-    /// Counts a call of so many bytes as in flight until the permit is dropped.
+    /// Counts a call of this number of bytes as in flight until the permit is dropped.
     #[must_use]
     pub fn call(&self, bytes: usize) -> CallPermit {
         let mut state = self.0.lock();
@@ -516,7 +515,7 @@ impl ConnectionPermit {
         }
     }
 
-    /// Gives back what the connection does not need any more.
+    /// Returns what the connection no longer needs.
     pub fn trim(&self) {
         let mut state = self.0.lock();
         if state.taken_calls > 0 || state.taken_units > 0 {
@@ -524,20 +523,20 @@ impl ConnectionPermit {
         }
     }
 
-    /// Returns the end of the time that a handler has from now on.
+    /// Returns the deadline of a handler that begins now, with its timer.
     pub fn handler_deadline(&self) -> HandlerDeadline<impl Future<Output = ()> + Send + use<>> {
         let at = self.handler_due();
         HandlerDeadline::new(at, self.handler_time(at))
     }
 
-    /// Returns when a handler that begins now has to be done; `None` if there is no limit.
+    /// Returns the deadline of a handler that begins now; `None` if there is no limit.
     #[must_use]
     pub fn handler_due(&self) -> Option<Instant> {
         let limit = self.0.limits.handler_time();
         limit.and_then(|time| Instant::now().checked_add(time))
     }
 
-    /// Returns a future that ends when a handler has to be done, and counts that it was not.
+    /// Returns a future that ends at the deadline of a handler, and counts the timeout.
     pub fn handler_time(&self, at: Option<Instant>) -> impl Future<Output = ()> + Send + use<> {
         let at = at.map(|at| (at, self.0.clone()));
         async move {
@@ -571,7 +570,7 @@ impl fmt::Debug for ConnectionPermit {
 
 /// A call in flight.
 pub struct CallPermit {
-    connection: Arc<Shared>,
+    connection: Arc<PermitState>,
     bytes: usize,
 }
 
@@ -580,7 +579,7 @@ impl Drop for CallPermit {
         let mut state = self.connection.lock();
         state.calls -= 1;
         state.call_bytes -= self.bytes;
-        // What an open connection does not need it gives back itself, when it is idle.
+        // An open connection returns what it does not need when it is idle.
         if state.has_ended {
             self.connection.trim(&mut state);
         }

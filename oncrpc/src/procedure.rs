@@ -1,4 +1,4 @@
-//! Procedures, and how large their replies may be.
+//! Procedures, and the limits of their replies.
 
 use std::fmt;
 
@@ -45,28 +45,28 @@ impl fmt::Display for ProcedureId {
     }
 }
 
-/// What a client needs to know of a procedure beyond its types. Generated code implements it.
+/// The properties of a procedure for a client. Generated code implements this.
 pub trait Method: Procedure {
-    /// The results as a client gets them: they own their content.
+    /// The results, in the owned shape.
     type Results: 'static;
 
-    /// Whether a call may be executed twice without harm, so that it can be sent again over another
+    /// Whether a call may be executed twice without harm, and so may be retransmitted over another
     /// connection.
     const IDEMPOTENT: bool = false;
 
-    /// Returns how large the reply to a call may be.
+    /// Returns the limits of the reply to a call.
     fn reply_limits(_args: &Self::Args<'_>) -> ReplyLimits {
         ReplyLimits::new(<Self::Reply<'static> as Wire>::MAX.map(|max| max as u64))
     }
 
-    /// Takes over results from a received message.
+    /// Converts results of a received message to the owned shape.
     fn to_results(reply: Self::Reply<'_>) -> Self::Results;
 }
 
-/// The most items of one reply.
+/// The maximum number of items of one reply.
 pub const MAX_REPLY_ITEMS: usize = 8;
 
-/// How large a reply may be. A transport with RDMA provides memory for it before the call.
+/// The limits of a reply. A transport over RDMA provides memory for the reply before the call.
 ///
 /// ```
 /// use oncrpc::ReplyLimits;
@@ -82,8 +82,8 @@ pub struct ReplyLimits {
 }
 
 impl ReplyLimits {
-    /// Creates limits for results that have at most so many bytes, items apart; `None` if there is
-    /// no bound.
+    /// Creates limits for results with a maximum size in bytes without items; `None` if there is no
+    /// bound.
     #[must_use]
     pub const fn new(inline_max: Option<u64>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl ReplyLimits {
     }
 
     /// Adds an item of at most `max` bytes. Items beyond [`MAX_REPLY_ITEMS`] are not counted: they
-    /// have no memory of their own.
+    /// get no own memory.
     #[must_use]
     pub const fn item(self, max: u32) -> Self {
         self.with(Some(max))
@@ -114,13 +114,14 @@ impl ReplyLimits {
         self
     }
 
-    /// Returns the most bytes of the results without their items; `None` if there is no bound.
+    /// Returns the maximum size in bytes of the results without their items; `None` if there is no
+    /// bound.
     #[must_use]
     pub const fn inline_max(&self) -> Option<u64> {
         self.inline_max
     }
 
-    /// Returns the most bytes of each item; `None` where there is no bound.
+    /// Returns the maximum size in bytes of each item; `None` if there is no bound.
     #[must_use]
     pub fn items(&self) -> &[Option<u32>] {
         self.items.get(..self.count).unwrap_or_default()

@@ -14,7 +14,7 @@ use crate::metering::{self, CallOutcome, End};
 use crate::procedure::{Method, ProcedureId};
 use crate::span::record_status;
 
-/// The reply to a call, which is not decoded yet.
+/// The reply to a call, before its results are decoded.
 #[derive(Debug)]
 pub struct Reply<P> {
     message: ReceivedMessage,
@@ -37,11 +37,10 @@ impl<P: Method> Reply<P> {
         }
     }
 
-    /// Decodes the results, and hands them to a function.
+    /// Decodes the results, and passes them to a function.
     ///
     /// # Errors
-    /// Returns the status of the reply if it is no success, and `Decode` if the reply is not what
-    /// the schema says.
+    /// The status of the reply is not success; or `Decode` if the reply does not match the schema.
     pub fn read<R>(&self, f: impl FnOnce(P::Reply<'_>) -> R) -> Result<R, CallError> {
         let read = read_reply::<P, R>(&self.message.item_list(), &self.peer, f);
         match &read {
@@ -52,7 +51,7 @@ impl<P: Method> Reply<P> {
     }
 }
 
-/// Decodes the results of a reply, and hands them to a function.
+/// Decodes the results of a reply, and passes them to a function.
 fn read_reply<P: Method, R>(
     items: &ItemList<'_>,
     peer: &Arc<str>,
@@ -109,8 +108,8 @@ impl<P: Method> PendingCall<P> {
         self.xid
     }
 
-    /// Decodes the results of the reply to this call, and hands them to a function. A transport
-    /// calls it, for its users.
+    /// Decodes the results of the reply to this call, and passes them to a function. A transport
+    /// calls this for its users.
     ///
     /// # Errors
     /// As for [`Reply::read`](crate::Reply::read).

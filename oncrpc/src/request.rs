@@ -1,4 +1,4 @@
-//! What a transport carries.
+//! Requests: calls in the form that a transport takes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use crate::message::{Body, ReceivedMessage};
 use crate::procedure::{ProcedureId, ReplyLimits};
 use crate::protocol::{AcceptedReply, AcceptedReplyData, ReplyBody, RpcMsg, RpcMsgBody};
 
-/// A call, as a client hands it to a transport.
+/// A call that a client passes to a transport.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The procedure.
     pub procedure: ProcedureId,
-    /// Who calls; nobody if there is none.
+    /// The credentials of the caller.
     pub credentials: Option<Arc<Credentials>>,
-    /// What protects the call, and says who calls in place of `credentials`; `None` if nothing does.
+    /// The security flavor that protects the call and replaces `credentials`, if any.
     pub security: Option<Arc<dyn CallSecurity>>,
     /// The arguments.
     pub body: Body,
-    /// How large the reply may be.
+    /// The limits of the reply.
     pub limits: ReplyLimits,
-    /// How long the call may take, from when the transport gets it; `None` if there is no limit.
+    /// The timeout, from the time at which the transport gets the call; `None` for no limit.
     pub timeout: Option<Duration>,
     /// Whether the call may be executed twice without harm.
     pub is_idempotent: bool,
-    /// Whether the call is sent again over another connection.
+    /// Whether the call is retransmitted over another connection.
     pub resend: Resend,
-    /// Whether the call waits if there is no connection.
+    /// Whether the call waits for a connection.
     pub wait_for_connection: bool,
-    /// The span of the call, where a transport records `xid`, `bytes` and `transfer`; `None` if
-    /// nobody subscribes to it.
+    /// The span of the call, in which a transport records `xid`, `bytes` and `transfer`; `None`
+    /// without a subscriber.
     pub span: Option<Box<Span>>,
 }
 
 impl Request {
-    /// Returns true if the call may be sent again when its connection was lost and it may have been
-    /// executed.
+    /// Returns true if the call may be retransmitted after its connection was lost, even if it may
+    /// have been executed.
     #[must_use]
     pub fn may_resend(&self) -> bool {
         match self.resend {
@@ -53,19 +53,18 @@ impl Request {
         }
     }
 
-    /// Returns true if it depends on the server's reply cache that the call is not executed twice.
-    /// Then the server has to see the same client: over TCP, the same local port.
+    /// Returns true if only the server's reply cache prevents a second execution of the call. Then
+    /// the server must recognize the client: over TCP, by the same local port.
     #[must_use]
     pub fn needs_reply_cache(&self) -> bool {
         self.resend == Resend::Always && !self.is_idempotent
     }
 
-    /// Appends the header of a call without protection to a message. [`encode`](Self::encode) is for
-    /// transports that know the XID, and send the call with another header each time.
+    /// Appends the header of a call without protection to a message. [`encode`](Self::encode) is
+    /// for transports that know the XID, and can send a different header with each transmission.
     ///
     /// # Errors
-    /// Returns `Encode` if the credentials exceed their bounds, and `Security` if the call is to be
-    /// protected.
+    /// `Encode` if the credentials exceed their bounds; `Security` if the call must be protected.
     pub fn encode_header(&self, xid: u32, out: &mut Vec<u8>) -> Result<(), CallErrorKind> {
         if self.security.is_some() {
             return Err(unsupported());
@@ -78,11 +77,10 @@ impl Request {
     }
 
     /// Appends the header of the call to a message, and returns the arguments that follow. A
-    /// transport does so each time that it sends the call.
+    /// transport calls this for each transmission.
     ///
     /// # Errors
-    /// Returns `Encode` if the credentials exceed their bounds, and `Security` if the call can't be
-    /// protected.
+    /// `Encode` if the credentials exceed their bounds; `Security` if the call cannot be protected.
     pub fn encode(&self, xid: u32, out: &mut Vec<u8>) -> Result<Cow<'_, Body>, CallErrorKind> {
         let Some(security) = &self.security else {
             self.encode_header(xid, out)?;
@@ -123,7 +121,7 @@ impl Request {
         Ok(opened.map_or(reply, |plain| ReceivedMessage::whole(plain.into())))
     }
 
-    /// Records on the span of the call what a transport knows once it sends the call.
+    /// Records the properties of a transmission in the span of the call.
     #[cfg(feature = "tokio")]
     pub(crate) fn record_sent(&self, xid: u32, header: usize) {
         if let Some(span) = &self.span {
@@ -139,15 +137,16 @@ impl Request {
     }
 }
 
-/// Whether a call is sent again over another connection. One that was not sent yet always is.
+/// Selects whether a call is retransmitted over another connection. A call that was not sent yet
+/// always moves to the next connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Resend {
-    /// If its procedure is idempotent.
+    /// The call is retransmitted if its procedure is idempotent.
     #[default]
     IfIdempotent,
-    /// Never, once a part of it was sent.
+    /// The call is never retransmitted, once a part of it was sent.
     IfUnsent,
-    /// Always: the server has a reply cache, and the connection is made again within the time for
-    /// which the cache keeps replies. Any other server may execute the call twice.
+    /// The call is always retransmitted. The server must have a reply cache that keeps replies
+    /// until the client has reconnected. Any other server may execute the call twice.
     Always,
 }

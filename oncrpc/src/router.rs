@@ -1,4 +1,4 @@
-//! The programs of one address, and how a message is served (RFC 5531, sections 8 and 9).
+//! The programs at one address, and the dispatch of messages to them (RFC 5531, sections 8 and 9).
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,21 +14,21 @@ use crate::message::{OutgoingReply, ReceivedMessage};
 use crate::metering::{self, CallOutcome, End, Timer};
 use crate::procedure::ProcedureId;
 use crate::reply_cache::{Lookup, Outcome, ReplyCache};
-use crate::server_security::{self, Opened, ServerSecurity};
+use crate::server_security::{self, CheckedCall, ServerSecurity};
 use crate::service::{
     Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer, ReplyWriter, RpcError,
 };
 use crate::span::{self, record_status};
 
-/// The programs that are offered at one address.
+/// The programs that a server offers at one address.
 ///
-/// A call of another program is answered by PROG_UNAVAIL, of another version by PROG_MISMATCH, of
-/// another procedure by PROC_UNAVAIL. Procedure 0 of each version is answered without a handler
-/// (RFC 5531, section 12).
+/// A call of another program is answered with PROG_UNAVAIL, of another version with PROG_MISMATCH,
+/// of another procedure with PROC_UNAVAIL. Procedure 0 of each version is answered without a
+/// handler (RFC 5531, section 12).
 ///
-/// A call of a procedure that is not idempotent is executed once: if it comes again from the same
-/// caller with the same XID, it gets the reply that it got before ([`ReplyCache`]). That needs a
-/// transport whose callers have addresses: TCP or RDMA.
+/// A call of a procedure that is not idempotent is executed once. A retransmission by the same
+/// caller with the same XID gets the same reply ([`ReplyCache`]). This needs a transport whose
+/// callers have addresses: TCP or RDMA.
 #[derive(Debug)]
 pub struct Router<P = ()> {
     programs: P,
@@ -55,8 +55,7 @@ impl Default for Router {
 }
 
 impl<P> Router<P> {
-    /// Adds a version of a program. Of two with the same numbers the one that was added last is
-    /// served.
+    /// Adds a version of a program. It replaces an earlier one with the same numbers.
     #[must_use]
     pub fn add_service<S>(self, service: S) -> Router<(S, P)> {
         Router {
@@ -66,8 +65,8 @@ impl<P> Router<P> {
         }
     }
 
-    /// Adds a security flavor, which checks the calls whose credentials are of it. A handler gets the
-    /// credentials of other flavors as they are ([`Credentials::Other`]).
+    /// Adds a security flavor, which checks the calls with credentials of this flavor. A handler
+    /// gets the credentials of other flavors as received ([`Credentials::Other`]).
     ///
     /// [`Credentials::Other`]: crate::Credentials::Other
     #[must_use]
@@ -76,8 +75,8 @@ impl<P> Router<P> {
         self
     }
 
-    /// Sets how replies are kept: by a [`ReplyCacheConfig`](crate::ReplyCacheConfig), or in a cache
-    /// that other routers have, too.
+    /// Sets the reply cache: a [`ReplyCacheConfig`](crate::ReplyCacheConfig), or a cache that
+    /// several routers share.
     #[must_use]
     pub fn reply_cache(self, cache: impl Into<ReplyCache>) -> Self {
         Self {
@@ -86,10 +85,10 @@ impl<P> Router<P> {
         }
     }
 
-    /// Looks up a call whose procedure is not idempotent; `None` if its reply is not kept.
+    /// Looks up a call whose procedure is not idempotent; `None` if its reply is not cached.
     fn look_up(
         &self,
-        offered: Option<Offered>,
+        offered: Option<OfferedVersions>,
         peer: &Peer,
         header: &CallHeader,
         message: &ReceivedMessage,
@@ -102,7 +101,7 @@ impl<P> Router<P> {
 
 /// The versions of a program that a router offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offered {
+pub struct OfferedVersions {
     low: u32,
     high: u32,
     /// The name of the procedure, if the version is offered.
@@ -111,7 +110,7 @@ pub struct Offered {
     exact: bool,
 }
 
-impl Offered {
+impl OfferedVersions {
     fn merge(self, other: Option<Self>) -> Self {
         let Some(other) = other else { return self };
         Self {
@@ -132,13 +131,13 @@ impl Offered {
     }
 }
 
-/// Defines the programs of a router: for services that can be sent, and for others.
+/// Defines the programs of a router: for services that are `Send`, and for others.
 macro_rules! programs {
     ($(#[$doc:meta])* $name:ident, $dispatch:ident, [$($send:ident)?], [$($bounds:tt)*]) => {
         $(#[$doc])*
         pub trait $name: $($bounds)* {
             /// Returns the versions of a program that are offered; `None` if there are none.
-            fn offered(&self, program: u32, version: u32, number: u32) -> Option<Offered>;
+            fn offered(&self, program: u32, version: u32, number: u32) -> Option<OfferedVersions>;
 
             /// Serves a call.
             fn dispatch<'a>(
@@ -150,7 +149,7 @@ macro_rules! programs {
         }
 
         impl $name for () {
-            fn offered(&self, _: u32, _: u32, _: u32) -> Option<Offered> {
+            fn offered(&self, _: u32, _: u32, _: u32) -> Option<OfferedVersions> {
                 None
             }
 
@@ -165,13 +164,13 @@ macro_rules! programs {
         }
 
         impl<S: $dispatch, P: $name> $name for (S, P) {
-            fn offered(&self, program: u32, version: u32, number: u32) -> Option<Offered> {
+            fn offered(&self, program: u32, version: u32, number: u32) -> Option<OfferedVersions> {
                 let others = self.1.offered(program, version, number);
                 if program != S::PROGRAM {
                     return others;
                 }
                 let exact = version == S::VERSION;
-                let this = Offered {
+                let this = OfferedVersions {
                     low: S::VERSION,
                     high: S::VERSION,
                     procedure: S::procedure_name(number).filter(|_| exact),
@@ -216,25 +215,25 @@ fn refusal(xid: u32, status: ReplyStatus) -> OutgoingReply {
     reply_of(xid, status, OutgoingReply::default())
 }
 
-/// Returns the reply to a call that no handler sees, or `None` for one that a handler is to see.
-fn answer_early(header: &CallHeader, offered: Option<Offered>) -> Option<ReplyStatus> {
+/// Returns the reply to a call that reaches no handler; `None` if a handler serves the call.
+fn answer_early(header: &CallHeader, offered: Option<OfferedVersions>) -> Option<ReplyStatus> {
     match offered {
         None => Some(ReplyStatus::ProgramUnavailable),
-        Some(Offered {
+        Some(OfferedVersions {
             exact: false,
             low,
             high,
             ..
         }) => Some(ReplyStatus::ProgramMismatch { low, high }),
         Some(_) if header.number == 0 => Some(ReplyStatus::Success),
-        Some(Offered {
+        Some(OfferedVersions {
             procedure: None, ..
         }) => Some(ReplyStatus::ProcedureUnavailable),
         Some(_) => None,
     }
 }
 
-/// Returns the reply to a call that has come again.
+/// Returns the reply to a retransmitted call.
 fn answer_again(xid: u32, outcome: Outcome) -> Option<OutgoingReply> {
     match outcome {
         Outcome::Reply(reply) => Some(reply),
@@ -291,7 +290,7 @@ fn finish(
     Some(refusal(cx.xid, status))
 }
 
-/// Logs and records why a call is answered before a handler sees it.
+/// Logs and records why a call is answered without a handler.
 #[cold]
 fn log_early(peer: &Peer, header: &CallHeader, status: ReplyStatus) {
     let CallHeader {
@@ -305,7 +304,7 @@ fn log_early(peer: &Peer, header: &CallHeader, status: ReplyStatus) {
     tracing::info!(%peer, program, version, procedure, xid, %status, "call refused");
 }
 
-/// Returns the span of a call that is served: its handler is within it.
+/// Returns the span of a served call, in which its handler runs.
 #[cold]
 fn span_of(
     peer: &Peer,
@@ -327,9 +326,8 @@ fn span_of(
     (!span.is_disabled()).then(|| Box::new(span))
 }
 
-/// Returns what a handler returns, its panic, or that its time has passed before.
-// Polled where they are: combinators would take the futures by value, and copy them (3 % of a call's
-// time).
+/// Returns the result of a handler, its panic, or its timeout.
+// The futures are polled in place. Combinators would move them, which costs 3 % of a call's time.
 async fn until<T>(
     span: &Option<Box<Span>>,
     mut handler: Pin<&mut impl Future<Output = Result<T, RpcError>>>,
@@ -337,7 +335,7 @@ async fn until<T>(
 ) -> std::thread::Result<Result<T, RpcError>> {
     poll_fn(|cx| {
         let _entered = span.as_ref().map(|span| span.enter());
-        // What a handler shares with others is behind locks, which a panic poisons.
+        // Handlers share state only through locks, which a panic poisons.
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
         match polled {
             Ok(Poll::Ready(served)) => Poll::Ready(Ok(served)),
@@ -351,16 +349,16 @@ async fn until<T>(
     .await
 }
 
-/// Defines how a message is served.
+/// Defines the functions that serve a message.
 macro_rules! serve {
     ($(#[$doc:meta])* $name:ident, $plain:ident, $programs:ident, [$($send:ident)?]) => {
         impl<P: $programs> Router<P> {
             $(#[$doc])*
             ///
-            /// A handler that panics is answered by SYSTEM_ERR. So is one that is not done at its
-            /// deadline, which is dropped then. There is no reply to a message that is not even the
-            /// beginning of a call. The reply is made in `memory`, of which only the capacity counts:
-            /// a reply that was sent, or a new one.
+            /// A call whose handler panics is answered with SYSTEM_ERR. So is a call whose handler
+            /// exceeds its deadline, and the handler is dropped. A message that is not a call is
+            /// not answered. The reply reuses `memory`, a new reply or one that was sent, for its
+            /// capacity.
             pub async fn $name<F: Future<Output = ()> $(+ $send)?>(
                 &self,
                 message: &ReceivedMessage,
@@ -370,9 +368,9 @@ macro_rules! serve {
             ) -> Option<OutgoingReply> {
                 if !self.security.is_empty() {
                     match server_security::open(&self.security, message, peer) {
-                        Opened::Plain => {}
-                        Opened::Answered(reply) => return reply,
-                        Opened::Protected(plain, replies) => {
+                        CheckedCall::Plain => {}
+                        CheckedCall::Answered(reply) => return reply,
+                        CheckedCall::Protected(plain, replies) => {
                             let reply = Box::pin(self.$plain(&plain, peer, deadline, memory));
                             return Some(server_security::seal(&*replies, reply.await?, peer));
                         }
@@ -381,7 +379,7 @@ macro_rules! serve {
                 self.$plain(message, peer, deadline, memory).await
             }
 
-            /// Serves a message that nothing protects.
+            /// Serves a message without a security flavor.
             async fn $plain<F: Future<Output = ()> $(+ $send)?>(
                 &self,
                 message: &ReceivedMessage,

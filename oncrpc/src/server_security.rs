@@ -1,4 +1,4 @@
-//! Security flavors at the server's end: what RPCSEC_GSS (RFC 2203) needs there.
+//! Security flavors at the server, such as RPCSEC_GSS (RFC 2203).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::message::{Body, OutgoingReply, ReceivedMessage, padding};
 use crate::protocol::{AcceptedReplyData, CallBody, OpaqueAuth, ReplyBody, RpcMsg, RpcMsgBody};
 use crate::service::Peer;
 
-/// A security flavor at the server's end. [`Router::security`](crate::Router::security) adds it.
+/// A security flavor at the server. [`Router::security`](crate::Router::security) adds it.
 pub trait ServerSecurity: fmt::Debug + Send + Sync + 'static {
     /// Returns the number of the flavor.
     fn flavor(&self) -> u32;
@@ -20,16 +20,16 @@ pub trait ServerSecurity: fmt::Debug + Send + Sync + 'static {
     /// Checks a call whose credential is of this flavor. It must not block.
     ///
     /// # Errors
-    /// Returns the status with which the call is refused.
+    /// The call is refused with this status.
     fn accept(&self, call: &ProtectedCall<'_>) -> Result<Acceptance, ReplyStatus>;
 }
 
-/// A call as its security flavor sees it.
+/// A call, for its security flavor.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtectedCall<'a> {
-    /// Where it has come from.
+    /// The peer.
     pub peer: &'a Peer,
-    /// The message up to the end of the credential: what the verifier of RPCSEC_GSS signs.
+    /// The message up to the end of the credential, which the verifier of RPCSEC_GSS signs.
     pub header: &'a [u8],
     /// The program, the version, and the procedure.
     pub procedure: [u32; 3],
@@ -37,31 +37,31 @@ pub struct ProtectedCall<'a> {
     pub credential: &'a [u8],
     /// The verifier.
     pub verifier: OpaqueAuth<'a>,
-    /// The arguments, without items that a transport has moved beside the message.
+    /// The arguments, without items that a transport received separately.
     pub args: &'a [u8],
 }
 
-/// What a security flavor makes of a call.
+/// The result of a security flavor's check of a call.
 #[derive(Debug)]
 pub enum Acceptance {
     /// The call is served.
     Serve {
-        /// Who calls. A reply cache tells callers apart by it: a caller that sends a call again has
-        /// the same.
+        /// The identity of the caller. It must be the same in a retransmission, since a reply cache
+        /// distinguishes callers by it.
         credentials: Credentials,
-        /// The arguments in plain form; `None` if that is the form in which they are.
+        /// The arguments in plain form; `None` if they are in plain form already.
         args: Option<Vec<u8>>,
         /// Protects the reply.
         replies: Box<dyn ReplySecurity>,
     },
-    /// The flavor has served the call itself, as one that establishes a context.
+    /// The flavor has served the call itself, such as a call that establishes a context.
     Reply {
         /// The verifier of the reply.
         verifier: Verifier,
         /// The results.
         results: Vec<u8>,
     },
-    /// There is no reply: the call was sent before, say.
+    /// The call is dropped without a reply, for example because it was replayed.
     Drop,
 }
 
@@ -74,13 +74,13 @@ pub struct Verifier {
     pub body: Vec<u8>,
 }
 
-/// What a security flavor does to the reply to one call.
+/// The protection of the reply to one call.
 pub trait ReplySecurity: fmt::Debug + Send + Sync {
-    /// Returns the verifier of a reply, and its results in the form in which they are sent; `None`
-    /// if that is the form in which they are. There are none unless `is_success`.
+    /// Returns the verifier of a reply, and its protected results; `None` if the results are sent
+    /// unchanged. There are results only if `is_success`.
     ///
     /// # Errors
-    /// Returns why the reply can't be protected. The call is then answered by SYSTEM_ERR.
+    /// The reply cannot be protected. The call is answered with SYSTEM_ERR.
     fn seal(
         &self,
         results: &Body,
@@ -88,11 +88,11 @@ pub trait ReplySecurity: fmt::Debug + Send + Sync {
     ) -> Result<(Verifier, Option<Body>), SecurityError>;
 }
 
-/// A call as a router finds it.
-pub(crate) enum Opened {
-    /// No flavor protects it.
+/// A call after the check by its security flavor.
+pub(crate) enum CheckedCall {
+    /// The call has no security flavor.
     Plain,
-    /// This is the reply to it, if there is one.
+    /// The flavor has answered the call, with this reply if there is one.
     Answered(Option<OutgoingReply>),
     /// The call in plain form, and what protects its reply.
     Protected(ReceivedMessage, Box<dyn ReplySecurity>),
@@ -103,22 +103,22 @@ pub(crate) fn open(
     flavors: &[Arc<dyn ServerSecurity>],
     message: &ReceivedMessage,
     peer: &Peer,
-) -> Opened {
+) -> CheckedCall {
     let (items, limits) = (message.item_list(), Limits::DEFAULT);
     let Ok(mut d) = Decoder::with_items(&items, &limits) else {
-        return Opened::Plain;
+        return CheckedCall::Plain;
     };
-    // What is no call is answered as one without protection.
+    // A message that is not a call is handled as one without protection.
     let Ok(RpcMsg {
         xid,
         body: RpcMsgBody::Call(call),
     }) = RpcMsg::decode(&mut d)
     else {
-        return Opened::Plain;
+        return CheckedCall::Plain;
     };
     let flavors = &mut flavors.iter();
     let Some(flavor) = flavors.find(|flavor| flavor.flavor() == call.cred.flavor) else {
-        return Opened::Plain;
+        return CheckedCall::Plain;
     };
     let accepted = flavor.accept(&ProtectedCall {
         peer,
@@ -134,21 +134,21 @@ pub(crate) fn open(
             args,
             replies,
         }) => match plain_call(message, d.offset(), &credentials, args) {
-            Ok(plain) => Opened::Protected(plain, replies),
+            Ok(plain) => CheckedCall::Protected(plain, replies),
             Err(error) => {
                 tracing::warn!(%peer, xid, %error, "credentials of a flavor can't be encoded");
-                Opened::Answered(Some(status(xid, ReplyStatus::SystemError)))
+                CheckedCall::Answered(Some(status(xid, ReplyStatus::SystemError)))
             }
         },
         Ok(Acceptance::Reply { verifier, results }) => {
             let mut reply = status(xid, ReplyStatus::Success);
             reply.body = Body::from_xdr(results);
-            Opened::Answered(Some(with_verifier(reply, xid, verifier)))
+            CheckedCall::Answered(Some(with_verifier(reply, xid, verifier)))
         }
-        Ok(Acceptance::Drop) => Opened::Answered(None),
+        Ok(Acceptance::Drop) => CheckedCall::Answered(None),
         Err(refusal) => {
             tracing::info!(%peer, xid, status = %refusal, "call refused");
-            Opened::Answered(Some(status(xid, refusal)))
+            CheckedCall::Answered(Some(status(xid, refusal)))
         }
     }
 }
@@ -200,7 +200,7 @@ pub(crate) fn seal(
     let Ok((RpcMsg { xid, body }, _)) = RpcMsg::from_prefix(&reply.header) else {
         return reply;
     };
-    // What is denied has no verifier.
+    // A denied reply has no verifier.
     let RpcMsgBody::Reply(ReplyBody::Accepted(accepted)) = body else {
         return reply;
     };

@@ -1,4 +1,4 @@
-//! Services: what a server's handlers see, and what generated code implements for them.
+//! Services: the context of a server's handlers, and the traits that generated code implements.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -20,10 +20,10 @@ use crate::message::{OutgoingReply, ReceivedMessage};
 use crate::procedure::ProcedureId;
 use crate::protocol::AuthStat;
 
-/// Why a handler has no results.
+/// The error of a handler.
 ///
-/// Any error converts into it by `?`: the caller gets SYSTEM_ERR, and the error is logged at
-/// `warn`.
+/// The operator `?` converts any error into it: the caller gets SYSTEM_ERR, and the error is logged
+/// at `warn`.
 ///
 /// ```
 /// use oncrpc::RpcError;
@@ -38,20 +38,20 @@ use crate::protocol::AuthStat;
 pub enum RpcError {
     /// The version of the program has no such procedure.
     ProcedureUnavailable,
-    /// The arguments can't be decoded: the error, and the path of the field.
+    /// The arguments cannot be decoded: the error, and the path of the field.
     GarbageArgs(Error, Option<String>),
     /// The server failed.
     System(Box<dyn StdError + Send + Sync>),
     /// The credentials do not suffice.
     Auth(AuthStat),
-    /// There is to be no reply: the caller is to try again.
+    /// The call is dropped without a reply, so that the caller retries.
     NoReply,
-    /// The time that the server gives a handler has passed.
+    /// The handler has exceeded its deadline.
     DeadlineExceeded,
 }
 
 impl RpcError {
-    /// Returns the status of the reply; `None` if there is to be no reply.
+    /// Returns the status of the reply; `None` for no reply.
     #[must_use]
     pub fn status(&self) -> Option<ReplyStatus> {
         Some(match self {
@@ -86,7 +86,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for RpcError {
     }
 }
 
-/// The other end of a connection, and what the transport has for it.
+/// The peer of a connection, and the transport's resources for it.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The address, if the transport has addresses.
@@ -95,15 +95,15 @@ pub struct Peer {
     pub transport: &'static str,
     /// The memory of the transport for the items of replies, if it has its own.
     pub memory: Option<Arc<dyn ItemMemory>>,
-    /// The way back to a client, or why there is none.
+    /// The backward direction to the client, or the reason why there is none.
     pub caller: Result<Arc<CallerChannel>, BackwardError>,
-    /// Whether the connection is open, over a transport whose clients connect again from other
-    /// ports: a [`ReplyCache`](crate::ReplyCache) knows them by their addresses alone. `None` if
-    /// clients are known by address and port, as over TCP.
+    /// The status of the connection, for transports whose clients reconnect from other ports: a
+    /// [`ReplyCache`](crate::ReplyCache) identifies them by address only. `None` if address and
+    /// port identify clients, as over TCP.
     pub status: Option<ConnectionStatus>,
 }
 
-/// Whether a connection is open. Clones are of the same connection.
+/// The status of a connection, open or closed. Clones refer to the same connection.
 ///
 /// ```
 /// use oncrpc::ConnectionStatus;
@@ -123,7 +123,7 @@ impl ConnectionStatus {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// Notes that the connection is gone.
+    /// Records that the connection is closed.
     pub fn close(&self) {
         self.0.store(false, Ordering::Release);
     }
@@ -134,7 +134,7 @@ impl ConnectionStatus {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Returns true if both are of one connection.
+    /// Returns true if both refer to the same connection.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -149,7 +149,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// When a handler has to be done.
+/// The deadline of a handler.
 #[derive(Debug)]
 pub struct HandlerDeadline<F> {
     pub(crate) at: Option<Instant>,
@@ -157,8 +157,8 @@ pub struct HandlerDeadline<F> {
 }
 
 impl<F: Future<Output = ()>> HandlerDeadline<F> {
-    /// Creates a deadline from its time, if there is one, and a future that ends then. The future
-    /// is polled only if the handler waits.
+    /// Creates a deadline from its time, if there is one, and a future that ends at that time. The
+    /// future is polled only if the handler waits.
     pub fn new(at: Option<Instant>, passed: F) -> Self {
         Self { at, passed }
     }
@@ -177,7 +177,7 @@ impl HandlerDeadline<Pending<()>> {
     }
 }
 
-/// What a handler knows of a call beside its arguments.
+/// The context of a call: all that a handler knows besides the arguments.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub(crate) peer: Arc<Peer>,
@@ -194,13 +194,14 @@ impl Context {
         &self.peer
     }
 
-    /// Returns a channel to the caller, for calls over the connection by which this call came
-    /// (RFC 8167).
+    /// Returns a channel to the caller, for backward calls over the connection of this call (RFC
+    /// 8167).
     ///
-    /// A client may be called only after it has said that it is ready, in terms of its program: by
-    /// CREATE_SESSION in NFSv4.1. The handler of such a call takes the caller, before it is done,
-    /// and so tells the transport. It may call at once, or keep the channel. Where there is no way
-    /// to the caller, or none any more, each call of the channel fails and says why.
+    /// A server may call a client only after the client has announced that it is ready, by a call
+    /// of its program such as CREATE_SESSION in NFSv4.1. The handler of that call takes the caller
+    /// before it returns, which informs the transport. It may call at once, or keep the channel.
+    /// Without a backward direction, or after the connection is lost, each call of the channel
+    /// fails with the reason.
     ///
     /// ```
     /// use oncrpc::{Channel, Context, RpcError};
@@ -216,7 +217,8 @@ impl Context {
     ///     }
     /// }
     /// ```
-    // A handler whose driver's user makes the calls takes the caller for what it says alone.
+    // If the driver's user makes the backward calls, a handler takes the caller only to inform the
+    // transport.
     #[allow(clippy::must_use_candidate, reason = "taking the caller has an effect")]
     pub fn caller(&self) -> Channel {
         match &self.peer.caller {
@@ -225,14 +227,14 @@ impl Context {
         }
     }
 
-    /// Returns the number of the connection by which the call came, if the transport has a way back
-    /// to the caller. No other connection of the server has the same number at the same time.
+    /// Returns the number of the connection of this call, if the transport has a backward
+    /// direction. No other connection of the server has the same number at the same time.
     #[must_use]
     pub fn connection(&self) -> Option<u64> {
         Some(self.peer.caller.as_ref().ok()?.connection())
     }
 
-    /// Returns the call's number, which the caller has chosen.
+    /// Returns the XID, which the caller has chosen.
     #[must_use]
     pub fn xid(&self) -> u32 {
         self.xid
@@ -244,8 +246,8 @@ impl Context {
         &self.procedure
     }
 
-    /// Returns when the server drops the handler and answers by SYSTEM_ERR; `None` if it never
-    /// does. It is not the time for which the caller waits, which the server does not know.
+    /// Returns the time at which the server drops the handler and answers with SYSTEM_ERR; `None`
+    /// if there is no limit. The server does not know how long the caller waits.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
@@ -267,29 +269,29 @@ impl Context {
         ItemBuf::new(self.peer.memory.as_ref(), len)
     }
 
-    /// Returns the memory behind [`item_buf`](Self::item_buf), for handlers whose work is done on
-    /// another thread.
+    /// Returns the allocator of [`item_buf`](Self::item_buf), for handlers that work on another
+    /// thread.
     #[must_use]
     pub fn item_allocator(&self) -> ItemAllocator {
         ItemAllocator::new(self.peer.memory.clone())
     }
 
-    /// Returns who calls.
+    /// Returns the credentials of the caller.
     #[must_use]
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 }
 
-/// A call that generated code dispatches.
+/// A call, for the dispatch in generated code.
 #[derive(Clone, Debug)]
 pub struct IncomingCall<'a> {
     pub(crate) procedure: ProcedureId,
-    /// At the arguments.
+    /// The decoder is at the arguments.
     pub(crate) decoder: Decoder<'a>,
     pub(crate) items: &'a ItemList<'a>,
     pub(crate) message: &'a ReceivedMessage,
-    /// The message with all items in place, if that was needed.
+    /// The message with all items in place, if the arguments need it.
     pub(crate) whole: &'a OnceLock<Option<Vec<u8>>>,
 }
 
@@ -303,8 +305,8 @@ impl<'a> IncomingCall<'a> {
     /// Decodes the arguments.
     ///
     /// # Errors
-    /// Returns `GarbageArgs` if they are not what the schema says, or if the caller has moved data
-    /// out of the message that may not be moved.
+    /// `GarbageArgs` if they do not match the schema, or if the caller has reduced data that may
+    /// not be reduced.
     pub fn args<P: Procedure>(&self) -> Result<P::Args<'a>, RpcError> {
         let mut d = self.decoder.clone();
         let args = d.remaining();
@@ -324,12 +326,12 @@ impl<'a> IncomingCall<'a> {
         }
     }
 
-    /// Decodes the arguments of a message that is put together: elements of a sequence, which are
-    /// decoded later, find items in place alone. Returns `None` if the message is whole as it is.
+    /// Decodes the arguments of a message with all items in place, since elements of a sequence are
+    /// decoded later. Returns `None` if no item is separate.
     #[cold]
     fn args_in_place<P: Procedure>(&self) -> Option<Result<P::Args<'a>, RpcError>> {
         let whole = self.whole.get_or_init(|| self.message.put_together());
-        // There is no item in the header.
+        // The header contains no item.
         let args = whole.as_deref()?.get(self.decoder.offset()..)?;
         Some(
             P::Args::from_bytes(args)
@@ -338,13 +340,13 @@ impl<'a> IncomingCall<'a> {
     }
 }
 
-/// Returns the path of the field of arguments that can't be decoded.
+/// Returns the path of the field that cannot be decoded.
 fn path<P: Procedure>(args: &[u8]) -> Option<String> {
     let found = P::Args::explain(args, &Limits::DEFAULT)?;
     Some(found.path().to_string()).filter(|path| !path.is_empty())
 }
 
-/// The results of a call, while a handler makes them.
+/// The results of a call, for generated code to encode.
 #[derive(Debug, Default)]
 pub struct ReplyWriter(pub(crate) OutgoingReply);
 
@@ -352,7 +354,7 @@ impl ReplyWriter {
     /// Encodes the results.
     ///
     /// # Errors
-    /// Returns `System` if they exceed a bound of the schema.
+    /// `System` if they exceed a bound of the schema.
     pub fn results<R: Encode>(&mut self, results: &R) -> Result<(), RpcError> {
         let body = &mut self.0.body;
         body.clear();
@@ -406,7 +408,7 @@ pub trait LocalDispatch: 'static {
     ) -> impl Future<Output = Result<(), RpcError>>;
 }
 
-/// What can be served on any thread can be served on one.
+/// Every service for any thread is also a service for one thread.
 impl<T: Dispatch> LocalDispatch for T {
     const PROGRAM: u32 = T::PROGRAM;
     const VERSION: u32 = T::VERSION;

@@ -1,5 +1,5 @@
-//! The spans of calls: `rpc` at the client's end, `serve` at the server's. They are boxed, and made
-//! only if somebody subscribes: calls are moved, and a span is large.
+//! The spans of calls: `rpc` at the client, `serve` at the server. They are boxed, since calls are
+//! moved and a span is large, and exist only if there is a subscriber.
 
 use std::fmt::Display;
 #[cfg(feature = "tokio")]
@@ -14,15 +14,15 @@ use tracing::{Span, debug_span};
 
 use crate::procedure::ProcedureId;
 
-/// Returns true if somebody may subscribe to spans: what makes and records them is out of the way of
-/// other calls.
+/// Returns true if there may be a subscriber. The code of spans stays out of the path of other
+/// calls.
 #[inline]
 pub(crate) fn may_be_on() -> bool {
     LevelFilter::current() >= LevelFilter::DEBUG
 }
 
-/// Returns the span of a call that begins: a child of the one that its caller is in. What is not
-/// known yet is recorded by whoever learns it.
+/// Returns the span of a call that begins, a child of the current span. Fields that are not known
+/// yet are recorded later.
 #[cold]
 pub(crate) fn of_call(
     procedure: &ProcedureId,

@@ -26,12 +26,12 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// The most bytes of a record: an NFS WRITE of 1 MiB with its header fits with room to spare.
+/// The default maximum size of a record in bytes: an NFS WRITE of 1 MiB fits.
 pub(crate) const MAX_RECORD: usize = 4 << 20;
-/// How long a connection is quiet before TCP asks whether the peer is there.
+/// The default idle time before TCP keep-alive probes the peer.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Sets what connections of both ends have in common.
+/// Sets the socket options that both ends use.
 fn set_options(stream: &TcpStream, keepalive: Option<Duration>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     if let Some(time) = keepalive {

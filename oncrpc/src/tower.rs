@@ -1,7 +1,7 @@
 //! Middleware of [tower](https://docs.rs/tower) between a client and its channel (feature `tower`).
 //!
 //! A [`Channel`] is a [`Service`] of requests, which any layer can wrap. [`TowerTransport`] is the
-//! way back: a transport over a service, on which generated clients make their calls.
+//! inverse: a transport over a service, for generated clients.
 //!
 //! ```
 //! use std::time::Duration;
@@ -38,7 +38,7 @@ use crate::transport::{AsyncTransport, Transport};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// A channel is always ready: a call waits in it for its place.
+/// A channel is always ready, since it queues calls.
 impl Service<Request> for Channel {
     type Response = ReceivedMessage;
     type Error = CallError;
@@ -55,12 +55,13 @@ impl Service<Request> for Channel {
 
 /// A transport over a service of requests, which is cloned for each call.
 ///
-/// An error of a layer becomes a [`CallError`] of the kind [`CallErrorKind::Middleware`]. It says
-/// that the call was not executed if the service was not ready for it, and else what the error of
-/// the channel says that the layer's error has as a source. If there is none, the layer has given up
-/// the call by itself, and it is not known whether the server executed it. A layer that makes a call
-/// again, as tower's `retry` does, returns the error of the last attempt, which says nothing of the
-/// others: let it repeat only calls that were not executed, or that are idempotent.
+/// An error of a layer becomes a [`CallError`] of the kind [`CallErrorKind::Middleware`]. If the
+/// service was not ready, the call was not executed. Otherwise the error of the channel among the
+/// sources of the layer's error tells whether it was. Without such a source, the layer has
+/// cancelled the call by itself, and it is unknown whether the server executed it. A layer that
+/// repeats a call, such as tower's `retry`, returns the error of the last attempt, which tells
+/// nothing about the others. Let it repeat only calls that were not executed, or that are
+/// idempotent.
 #[derive(Clone)]
 pub struct TowerTransport<S> {
     service: S,
@@ -106,7 +107,7 @@ where
     }
 }
 
-/// A call of a [`TowerTransport`]. If it is dropped, the call is given up.
+/// A call of a [`TowerTransport`]. If it is dropped, the call is cancelled.
 #[must_use = "futures do nothing unless polled"]
 pub struct TowerCall<S: Service<Request>> {
     procedure: ProcedureId,
@@ -126,7 +127,7 @@ where
     S: Service<Request, Response = ReceivedMessage>,
     S::Error: Into<BoxError>,
 {
-    /// Gives the request to the service once that is ready.
+    /// Passes the request to the service once the service is ready.
     fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         if let State::Waiting(waiting) = &mut self.state {
             let is_ready = ready!(waiting.0.poll_ready(cx));
@@ -142,7 +143,8 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the error of a call that was not begun: what the service says may be of another one.
+    /// Returns the error of a call that did not begin. The sources of the service's error may
+    /// concern another call.
     fn not_begun(&self, error: BoxError) -> CallError {
         let kind = CallErrorKind::Middleware(error.into());
         CallError::new(
@@ -164,10 +166,10 @@ where
     }
 }
 
-/// Returns the channel's error that is a source of this one.
+/// Returns the channel's error among the sources of this error.
 fn source<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e CallError> {
     let sources = std::iter::successors(error.source(), |&error| error.source());
-    // A chain of sources that does not end must not stop the client.
+    // The bound protects the client from an endless chain of sources.
     sources.take(64).find_map(|source| source.downcast_ref())
 }
 

@@ -1,4 +1,4 @@
-//! What carries calls to a server and replies back.
+//! Transports: they send calls to a server and return its replies.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ pub trait Transport {
     /// Returns the name or address of the server.
     fn peer(&self) -> Arc<str>;
 
-    /// Returns an empty body for the arguments of a call, with the memory of an earlier one if the
-    /// transport keeps any.
+    /// Returns an empty body for the arguments of a call, which may reuse the memory of an earlier
+    /// one.
     fn body(&self) -> Body {
         Body::new()
     }
 }
 
-/// A transport that something else drives: [`Channel`](crate::Channel).
+/// A transport that runs elsewhere, such as a [`Channel`](crate::Channel).
 pub trait AsyncTransport: Transport {
     /// A call in flight. It resolves to the whole reply, with its RPC header. If it is dropped, the
-    /// call is given up.
+    /// call is cancelled.
     type Call: Future<Output = Result<ReceivedMessage, CallError>> + Unpin;
 
     /// Begins a call.
@@ -34,13 +34,13 @@ pub trait AsyncTransport: Transport {
 
 /// A transport that its user drives, on one thread: without locks, without tasks.
 pub trait LocalTransport: Transport {
-    /// What the user drives.
+    /// The driver of the user.
     type Driver;
 
     /// Begins a call, and returns its XID.
     ///
     /// # Errors
-    /// Returns why the call can't begin: it is not executed.
+    /// The call cannot begin. It is not executed.
     fn begin(&self, driver: &mut Self::Driver, request: Request) -> Result<u32, CallError>;
 }
 

@@ -1,9 +1,9 @@
 //! Chunks: the requester's memory that a header offers, validated (RFC 8166, sections 3.4 and 4.3;
 //! Version Two has the same).
 //!
-//! What comes from a peer is a list of numbers. Here it becomes a [`ReadPlan`] or [`WriteChunk`]
-//! whose arithmetic can't overflow, or a [`ChunkError`]; nothing else of this crate looks at the
-//! numbers themselves. No memory is touched.
+//! A peer sends lists of numbers. This module converts them to a [`ReadPlan`] or a [`WriteChunk`],
+//! whose arithmetic cannot overflow, or to a [`ChunkError`]. No other module reads the numbers
+//! themselves. No memory is accessed.
 
 mod read;
 mod write;
@@ -53,7 +53,7 @@ macro_rules! segments {
 }
 segments! { v1 v2 }
 
-/// What one message may offer, against a peer that offers more than could ever be used.
+/// The limits on the chunks of one message.
 ///
 /// ```
 /// use rpcrdma_proto::chunk::ChunkLimits;
@@ -63,16 +63,16 @@ segments! { v1 v2 }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkLimits {
-    /// Segments of one list together.
+    /// The maximum number of segments in one list.
     pub max_segments: u32,
-    /// Bytes of XDR of a whole message, after all that was reduced has been put back; and bytes of
-    /// one Write chunk.
+    /// The maximum length in bytes of a whole message with its reduced data, and of one Write
+    /// chunk.
     pub max_bytes: u32,
 }
 
 impl ChunkLimits {
-    /// 64 segments and 16 MiB: as many segments as a call of ours has at most, and more than Linux
-    /// offers.
+    /// 64 segments, which is the maximum of an outgoing call and more than Linux offers, and 16
+    /// MiB.
     pub const DEFAULT: Self = Self {
         max_segments: 64,
         max_bytes: 1 << 24,
@@ -85,7 +85,7 @@ impl Default for ChunkLimits {
     }
 }
 
-/// What is wrong with chunks.
+/// Describes why chunks are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ChunkError {
@@ -97,7 +97,7 @@ pub enum ChunkError {
     TooLong,
     /// A Position that is no multiple of four (RFC 8166, section 3.4.5).
     MisalignedPosition,
-    /// A Position before the end of what precedes it: chunks out of order, or overlapping.
+    /// A Position lies before the end of the preceding chunk: chunks are out of order, or overlap.
     OverlappingPosition,
     /// A Position beyond the end of the Payload stream.
     PositionBeyondMessage,
@@ -107,7 +107,7 @@ pub enum ChunkError {
     NoPayload,
     /// Returned segments that are not those offered.
     NotAsOffered,
-    /// A returned length above the one offered, or bytes after a segment that was not filled.
+    /// A returned length exceeds the offered one, or follows a segment that is not filled.
     ReturnedTooMuch,
 }
 

@@ -1,4 +1,5 @@
-//! Messages in several transmissions (rtrext-02, sections 4 and 9): what the two ends can do.
+//! Messages in several transmissions (rtrext-02, sections 4 and 9): the capabilities and settings
+//! of the two ends.
 
 mod group_error;
 #[cfg(feature = "alloc")]
@@ -12,7 +13,7 @@ pub use group_error::{GroupError, GroupErrorReport, Mismatch, OutOfRange, Transm
 #[cfg(feature = "alloc")]
 pub use reassembled::{BufferRange, ReassembledMessage, ReducedItem, Reduction, Source, Sources};
 
-/// Operations of rtrext-02 that one end takes: the property RTR Support.
+/// The operations of rtrext-02 that one end accepts: the property RTR Support.
 ///
 /// ```
 /// use rpcrdma_proto::continuation::OperationSet;
@@ -71,14 +72,16 @@ impl OperationSet {
 /// The capabilities that one end announces by its four properties (section 8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RtrCapabilities {
-    /// RTR Support; none where nothing is told of it: then the operations can be tried (decision
-    /// D24).
+    /// RTR Support; `None` if the peer has not announced it: then the operations can be probed
+    /// (decision D24).
     pub operations: Option<OperationSet>,
-    /// Receive Buffer Structure; none where it is one plain segment of the Receive Buffer Size.
+    /// Receive Buffer Structure; `None` for one plain segment of the Receive Buffer Size.
     pub structure: Option<BufferStructure>,
-    /// Request Transmission Receive Limit: transmissions of a request that it takes as responder.
+    /// Request Transmission Receive Limit: the maximum number of transmissions of a request that it
+    /// accepts as responder.
     pub request_limit: u32,
-    /// Response Transmission Send Limit: transmissions of a reply that it sends as responder.
+    /// Response Transmission Send Limit: the maximum number of transmissions of a reply that it
+    /// sends as responder.
     pub response_limit: u32,
 }
 
@@ -117,28 +120,29 @@ impl Default for RtrCapabilities {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RtrExtConfig {
-    /// Operations that this end takes. ROPT_REPTERR is taken by all who speak of rtrext-02 at all.
+    /// The operations that this end accepts. Every end that supports rtrext-02 accepts
+    /// ROPT_REPTERR.
     pub operations: OperationSet,
-    /// Whether operations are probed that the peer has not announced.
+    /// Whether this end probes operations that the peer has not announced.
     pub probe: bool,
-    /// How each receive buffer is made: its length is `Config::receive_size`. None for one plain
-    /// segment.
+    /// The structure of each receive buffer, whose length is `Config::receive_size`; `None` for one
+    /// plain segment.
     pub structure: Option<BufferStructure>,
-    /// Transmissions of a request that this end takes as responder.
+    /// The maximum number of transmissions of a request that this end accepts as responder.
     pub request_limit: u32,
-    /// Transmissions of a reply that it sends as responder.
+    /// The maximum number of transmissions of a reply that this end sends as responder.
     pub response_limit: u32,
-    /// Transmissions of a reply that it takes as requester: so many receives are posted for a call
-    /// whose reply may need them.
+    /// The maximum number of transmissions of a reply that this end accepts as requester. As many
+    /// receives are posted for a call whose reply may need them.
     pub reply_receives: u32,
-    /// Bytes from which on an item is worth being placed: shorter ones stay in the message.
+    /// The minimum length in bytes of an item that is placed. Shorter items stay in the message.
     pub min_placed_len: u32,
-    /// Which way a call takes where there are two.
+    /// The transfer method of a call for which there are two.
     pub preference: MethodPreference,
-    /// How results are directed to be placed.
+    /// The placement of results that calls direct.
     pub placement: ResultPlacement,
-    /// Microseconds for which a reply in several transmissions is kept, to be sent again if the
-    /// peer reports it broken.
+    /// The time in microseconds for which a reply in several transmissions is retained, to be
+    /// retransmitted if the peer reports it as broken.
     pub reply_retention: u64,
 }
 
@@ -169,8 +173,8 @@ impl RtrExtConfig {
     }
 }
 
-/// Transmissions of one message, where nothing else is said.
+/// The default maximum number of transmissions of one message.
 const DEFAULT_TRANSMISSIONS: u32 = 8;
 
-/// The most transmissions of one message that settings may allow.
+/// The largest number of transmissions of one message that settings may allow.
 pub const MAX_TRANSMISSIONS: u32 = 64;

@@ -48,7 +48,8 @@ pub struct RequesterCredits {
     calls: u32,
     /// The number of transmissions that continue them.
     parts: u32,
-    /// One-way messages sent, and those of them whose receive buffers are known to be free again.
+    /// The number of one-way messages sent, and of those whose receive buffers are known to be free
+    /// again.
     one_way: u64,
     one_way_done: u64,
     /// The maximum number of messages that were in flight at once.
@@ -198,9 +199,8 @@ impl RequesterCredits {
     /// Returns whether a one-way message may be sent: one credit remains for a call, or nothing is
     /// in flight.
     ///
-    /// Where one message is granted, no second credit ever exists. The receive that the peer has
-    /// beyond its grants (decision D9) is free again by then, and takes the call that returns the
-    /// credit.
+    /// A grant of one message leaves no second credit. The peer's receive beyond its grants
+    /// (decision D9) is free again by then, and accepts the call that returns the credit.
     #[must_use]
     pub fn can_spare(&self) -> bool {
         self.available() >= 2 || self.used() == 0
@@ -219,13 +219,13 @@ impl RequesterCredits {
     /// Handles the reply to a call. `grant` is its credit value; `None` if the direction was
     /// uncertain, and for an error: see [`on_error`](Self::on_error).
     ///
-    /// Zero counts as one: a requester that may send nothing could never learn otherwise.
+    /// Zero counts as one, since a requester that may send nothing would never learn of a new
+    /// grant.
     // spec: v2-5-b, bd-4.1-f
     pub fn on_reply(&mut self, credit: Credit, grant: Option<u32>) {
         self.release(credit);
-        // The peer answers in the order of its receive buffers no less than in that of our
-        // messages: a reply to a later call means that earlier messages have been taken out of
-        // theirs.
+        // The peer takes our messages out of its receive buffers in order. So a reply to a later
+        // call proves that earlier messages have left their buffers.
         self.one_way_done = self.one_way_done.max(credit.one_way);
         if let Some(grant) = grant {
             self.granted = grant.max(1);

@@ -68,13 +68,13 @@ impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "too short for a header",
-            Self::Version => "a version that is not spoken here",
+            Self::Version => "an unsupported version",
             Self::Procedure => "a procedure that the version does not have",
-            Self::Padded => "RDMA_MSGP, which nobody may send",
-            Self::Done => "RDMA_DONE, which nobody may send",
+            Self::Padded => "RDMA_MSGP, which must not be sent",
+            Self::Done => "RDMA_DONE, which must not be sent",
             Self::Xdr(error) => return error.fmt(f),
             Self::NoMessage => "no RPC message",
-            Self::Payload => "something follows the header where nothing may",
+            Self::Payload => "bytes follow the header where none may",
             Self::Xid => "header and RPC message have different XIDs",
             Self::Direction => "header and RPC message have different directions",
             Self::Chunks(fault) => return fault.fmt(f),

@@ -1,8 +1,8 @@
-//! Transport headers of either version, as they came: parsed and held against the rules that need
-//! no knowledge of the connection.
+//! Received transport headers of both versions: parsed, and checked against the rules that do not
+//! depend on the connection.
 //!
-//! A [`Header`] that exists has kept them; what has not is a [`Refusal`], and [`Refusal::action`]
-//! says what becomes of it.
+//! A [`Header`] obeys these rules. A message that breaks one becomes a [`Refusal`], and
+//! [`Refusal::action`] returns the consequence.
 
 mod write;
 
@@ -15,7 +15,7 @@ use crate::{v1, v2};
 
 pub use write::OutgoingHeader;
 
-/// A transport header, and what follows it.
+/// A transport header, and the message that follows it.
 ///
 /// ```
 /// use rpcrdma_proto::header::{Header, HeaderBody};
@@ -37,7 +37,7 @@ pub use write::OutgoingHeader;
 pub struct Header<'a> {
     /// The transaction.
     pub xid: u32,
-    /// The version in which the message came, and in which it is answered.
+    /// The version of the message, and of its answer.
     pub version: Version,
     /// Credits asked for or granted, as the direction says.
     pub credits: u32,
@@ -45,7 +45,7 @@ pub struct Header<'a> {
     pub body: HeaderBody<'a>,
 }
 
-/// What a message is.
+/// The kind and the content of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum HeaderBody<'a> {
     /// An RPC message inline: `RDMA_MSG`, `RDMA2_MSG`. Its XID and direction are those of the
@@ -55,12 +55,12 @@ pub enum HeaderBody<'a> {
         direction: MsgType,
         /// The chunk lists, not validated yet.
         chunks: Chunks<'a>,
-        /// The RPC message, without what was reduced: eight bytes or more.
+        /// The RPC message without its reduced data: eight bytes or more.
         payload: &'a [u8],
     },
     /// An RPC message which is a chunk itself: `RDMA_NOMSG`, `RDMA2_NOMSG`.
     Long {
-        /// Call or reply; Version One does not say (decision D12).
+        /// Call or reply; `None` in Version One, whose header has no direction (decision D12).
         direction: Option<MsgType>,
         /// The chunk lists, not validated yet.
         chunks: Chunks<'a>,
@@ -71,12 +71,12 @@ pub enum HeaderBody<'a> {
         direction: MsgType,
         /// Which operation.
         code: u32,
-        /// What it says.
+        /// The content.
         info: &'a [u8],
         /// All, part or none of an RPC message.
         payload: &'a [u8],
     },
-    /// What the peer could not take: `RDMA_ERROR`, `RDMA2_ERROR`.
+    /// An error that the peer reports: `RDMA_ERROR`, `RDMA2_ERROR`.
     Error(PeerError),
 }
 
@@ -190,7 +190,7 @@ impl<'a> Header<'a> {
     /// Parses a message, of a version up to `highest`.
     ///
     /// # Errors
-    /// The message breaks a rule; the refusal knows which, and what it takes to answer.
+    /// The message breaks a rule. The refusal has the rule, and the data for an answer.
     pub fn parse(message: &'a [u8], highest: Version) -> Result<Self, Refusal> {
         match Self::plain(message, highest) {
             Some(header) => Ok(header),
@@ -280,7 +280,8 @@ fn words<const N: usize>(message: &[u8]) -> Option<[u32; N]> {
 /// `RDMA_ERROR` and `RDMA2_ERROR`: fixed for all versions.
 const ERROR: u32 = 4;
 
-/// The fewest bytes of a Version One message that is no error (RFC 8166, section 4.5).
+/// The minimum length in bytes of a Version One message that is not an error (RFC 8166, section
+/// 4.5).
 const V1_MIN_LEN: usize = 28;
 
 // spec: rfc8166-4.2.4-a, rfc8166-4.5-a
@@ -297,7 +298,7 @@ fn version_one(message: &[u8]) -> Result<HeaderBody<'_>, RefusalReason> {
             writes,
             reply,
         }) => {
-            // Version One's header has no direction: the RPC message says it.
+            // A Version One header has no direction. The RPC message has it.
             let direction = rpc_direction(payload)?;
             let chunks = Chunks::V1 {
                 reads,
@@ -447,8 +448,8 @@ fn xdr_error(error: xdr::Error) -> RefusalReason {
     }
 }
 
-/// Returns the direction in the fifth word of a message of Version Two, whatever else is wrong with
-/// it.
+/// Returns the direction in the fifth word of a Version Two message, even if the message is
+/// invalid.
 fn direction(message: &[u8], version: Version) -> Option<MsgType> {
     let (fixed, rest) = message.split_first_chunk::<FIXED>()?;
     let is_rpc_message = matches!(fixed, [.., 0, 0, 0, 0 | 1 | 5]) && version == Version::Two;

@@ -3,8 +3,8 @@
 //! - [`v1`]: Version One (RFC 8166)
 //! - [`v2`]: Version Two (version-two-01)
 //!   - [`v2::properties`]: transport properties (xcharext-03), the form to use
-//!   - [`v2::characteristics`]: transport characteristics (xcharext-02): the same codes with other
-//!     contents, so a connection speaks one or the other
+//! - [`v2::characteristics`]: transport characteristics (xcharext-02): the same codes with other
+//!   contents, so a connection uses one of the two
 //!   - [`v2::rtr`]: message continuation and send-based data placement (rtrext-02)
 //!
 //! The protocol engine consists of:
@@ -51,14 +51,14 @@
 //! # Borrowed and owned types
 //!
 //! The types of a module borrow from the message and allocate nothing: opaque fields are slices,
-//! and sequences are checked once and decoded as they are iterated. Those of its `owned` (feature
-//! `alloc`, on by default) keep what they hold. `From` leads from the first to the second,
-//! `xdrgen_runtime::Owned` back.
+//! and sequences are checked once and decoded as they are iterated. The types of its module `owned`
+//! (feature `alloc`, on by default) own their content. `From` converts borrowed to owned, and
+//! `xdrgen_runtime::Owned` owned to borrowed.
 //!
 //! # Guarantees
 //!
 //! - No input or output, no clock, no threads, no `std`.
-//! - No `unsafe` code, and no panic, whatever a peer sends.
+//! - No `unsafe` code, and no panic on any input from a peer.
 //! - No allocation in the borrowed types.
 //! - No undocumented interpretation: `spec/README.md` and `spec/errata.toml` list each decision
 //!   where a draft is wrong or silent, with its reason.

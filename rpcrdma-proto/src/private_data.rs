@@ -1,5 +1,5 @@
-//! What two ends tell each other of Version One when they connect: the private data of the
-//! connection manager (RFC 8797).
+//! The settings for Version One that two ends exchange when they connect, in the private data of
+//! the connection manager (RFC 8797).
 
 /// The settings of one end.
 ///
@@ -19,19 +19,19 @@
 pub struct PrivateData {
     /// Whether this end supports remote invalidation (section 4.1).
     remote_invalidation: bool,
-    /// KiB beyond the first that this end sends at most in one Send.
+    /// The maximum size of one Send of this end, in KiB beyond the first.
     send: u8,
-    /// KiB beyond the first that this end takes in one Receive.
+    /// The maximum size of one receive of this end, in KiB beyond the first.
     receive: u8,
 }
 
 /// The Format Identifier (section 4).
 const IDENTIFIER: [u8; 4] = 0xf6ab_0e18_u32.to_be_bytes();
-/// The one format that there is.
+/// The only defined format.
 const VERSION: u8 = 1;
 
 impl PrivateData {
-    /// What is assumed of who tells nothing (section 5.1): 1024 bytes each way, and no remote
+    /// The settings of a peer that sends none (section 5.1): 1024 bytes each way, and no remote
     /// invalidation.
     pub const DEFAULT: Self = Self {
         remote_invalidation: false,
@@ -39,9 +39,8 @@ impl PrivateData {
         receive: 0,
     };
 
-    /// Settings with these sizes in bytes, each told as the largest of 1024 to 262,144 that is a
-    /// multiple of 1024 and not above it. A receive buffer under 1024 bytes is none that Version
-    /// One allows, and told as 1024.
+    /// Creates settings with these sizes in bytes. Each is rounded down to a multiple of 1024, and
+    /// limited to 1024 to 262,144. Version One allows no receive buffer under 1024 bytes.
     #[must_use]
     pub fn from_sizes(send: u32, receive: u32) -> Self {
         Self {

@@ -28,5 +28,5 @@ pub(crate) const SEGMENT: u32 = of::<crate::v2::Segment>();
 pub(crate) const READ_SEGMENT: u32 = WORD + of::<ReadSegment>();
 /// A Write chunk without its segments.
 pub(crate) const WRITE_CHUNK: u32 = WORD + of::<WriteChunk<'_>>();
-/// What the Reply chunk adds to a header, without its segments.
+/// The number of bytes that a Reply chunk adds to a header, without its segments.
 pub(crate) const REPLY_CHUNK: u32 = of::<WriteChunk<'_>>();

@@ -145,16 +145,18 @@ impl fmt::Display for TransferPlan {
             TransferMethod::Inline => f.write_str("inline, as it fits")?,
             TransferMethod::Reduced(reduced) => write!(
                 f,
-                "items read apart: {}, as the rest fits",
+                "items in Read chunks: {}, as the rest fits",
                 reduced.count_ones()
             )?,
-            TransferMethod::Long => f.write_str("all of it read, as nothing less would fit")?,
+            TransferMethod::Long => {
+                f.write_str("all of it in a Read chunk, as nothing less would fit")?
+            }
             TransferMethod::Grouped(grouped) => return grouped.fmt(f),
         }
         match (self.write_chunks, self.reply_chunk) {
             (false, None) => f.write_str("; the reply inline, as the largest fits"),
             (true, None) => {
-                f.write_str("; results written apart, as the rest of the largest reply fits")
+                f.write_str("; results in Write chunks, as the rest of the largest reply fits")
             }
             (false, Some(bytes)) => write!(
                 f,
@@ -163,7 +165,7 @@ impl fmt::Display for TransferPlan {
             (true, Some(bytes)) => {
                 write!(
                     f,
-                    "; results written apart, and a Reply chunk of {bytes}, as the rest may not fit"
+                    "; results in Write chunks, and a Reply chunk of {bytes}, as the rest may not fit"
                 )
             }
         }
@@ -186,10 +188,8 @@ pub enum TransferError {
 impl fmt::Display for TransferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::CallTooLong => "the call does not fit inline, and no chunks are taken",
-            Self::ReplyTooLong => {
-                "the reply does not fit inline, and there are no chunks that take it"
-            }
+            Self::CallTooLong => "the call does not fit inline, and chunks are not allowed",
+            Self::ReplyTooLong => "the reply does not fit inline, nor in the offered chunks",
             Self::TooManySegments => "the header with all its segments does not fit inline",
             Self::ResultTooLong => "a result does not fit the Write chunk offered for it",
         })
@@ -255,7 +255,7 @@ fn padded(bytes: u32) -> u64 {
 /// ```
 ///
 /// # Errors
-/// There is no way.
+/// No transfer method fits.
 #[inline]
 pub fn plan_call(
     call: &CallSpec<'_>,
@@ -322,7 +322,7 @@ fn offer_chunks(
     if !link.chunks {
         return Err(TransferError::ReplyTooLong);
     }
-    // The reply's header returns what was offered: it must fit, too.
+    // The reply's header returns the offered chunks, and must fit, too.
     let fits = |returned: u64| link.base() + returned <= threshold;
     let whole = || match fits(link.reply_chunk(call.max_reply)) {
         true => Ok((false, Some(call.max_reply))),
@@ -354,9 +354,9 @@ fn offer_chunks(
     }
 }
 
-/// Returns the most bytes of a reply that are in its message beside returned Write chunks. They
-/// have to fit with the header, which is longer if memory was exposed as more segments than were
-/// expected.
+/// Returns the maximum number of bytes of a reply that stay inline beside returned Write chunks.
+/// They must fit together with the header, which is longer if the transport exposed more segments
+/// than expected.
 #[cfg(feature = "alloc")]
 pub(crate) fn inline_rest(call: &CallSpec<'_>, plan: &TransferPlan) -> u32 {
     if !plan.write_chunks || plan.reply_chunk.is_some() {

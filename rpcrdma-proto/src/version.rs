@@ -103,7 +103,7 @@ impl NegotiationEvent {
 /// The action to take after an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NegotiationAction {
-    /// Nothing.
+    /// No action.
     Nothing,
     /// Retransmit in Version One.
     SendAgain,
@@ -153,7 +153,7 @@ impl Negotiation {
                 (Self::Failed, NegotiationAction::Close)
             }
             (Self::Probing, NegotiationEvent::Lost) => (Self::Failed, NegotiationAction::Remember),
-            // The negotiated version holds while the connection lasts: such an error ends only the
+            // The negotiated version is fixed for the connection, so such an error ends only the
             // call that it answers.
             (state, _) => (state, NegotiationAction::Nothing),
         }

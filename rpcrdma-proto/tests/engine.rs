@@ -1,12 +1,10 @@
-//! Two sessions, joined (`pair`): what a caller sees of the engine. The simulator (`simulation.rs`)
-//! has what goes wrong.
+//! Two connected sessions (`pair`): the engine from the view of its user. The simulator
+//! (`simulation.rs`) injects faults.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod pair;
 
-#[path = "engine/abilities.rs"]
-mod abilities;
 #[path = "engine/backward.rs"]
 mod backward;
 #[path = "engine/bounds.rs"]
@@ -15,6 +13,8 @@ mod bounds;
 mod broken;
 #[path = "engine/calls.rs"]
 mod calls;
+#[path = "engine/capabilities.rs"]
+mod capabilities;
 #[path = "engine/characteristics.rs"]
 mod characteristics;
 #[path = "engine/choices.rs"]
@@ -33,8 +33,6 @@ mod exposures;
 mod fallback;
 #[path = "engine/groups.rs"]
 mod groups;
-#[path = "engine/kept.rs"]
-mod kept;
 #[path = "engine/placed.rs"]
 mod placed;
 #[path = "engine/properties.rs"]
@@ -47,6 +45,8 @@ mod receives;
 mod reports;
 #[path = "engine/requests.rs"]
 mod requests;
+#[path = "engine/retained.rs"]
+mod retained;
 #[path = "engine/transmissions.rs"]
 mod transmissions;
 #[path = "engine/versions.rs"]
@@ -60,7 +60,7 @@ use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultSpec};
 use rpcrdma_proto::version::Version;
 
 #[test]
-fn version_two_is_found_out_and_a_call_answered() {
+fn version_two_is_negotiated_and_a_call_answered() {
     let (mut client, mut server) = pair(Config::client(), Config::server());
     let xid = client.session.call(&NULL, None).unwrap();
     // ROPT_REQPROP, ROPT_RESPROP, both ROPT_CONNPROP, and the call.
@@ -77,7 +77,7 @@ fn version_two_is_found_out_and_a_call_answered() {
 }
 
 #[test]
-fn a_server_of_version_one_is_spoken_to_in_it() {
+fn version_one_server_gets_version_one() {
     let server = Config {
         max_version: Version::One,
         ..Config::server()
@@ -110,7 +110,7 @@ fn a_server_of_version_one_is_spoken_to_in_it() {
 }
 
 #[test]
-fn items_and_results_are_moved_apart() {
+fn items_and_results_are_reduced() {
     let (mut client, mut server) = pair(Config::client(), Config::server());
     let data = DataItem {
         position: 120,

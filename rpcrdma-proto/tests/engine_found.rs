@@ -1,4 +1,4 @@
-//! What the simulator (`simulation.rs`) has found, each as small as it gets.
+//! Defects that the simulator (`simulation.rs`) has found, each reduced to a small test.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -40,8 +40,8 @@ const CHUNKED: CallSpec<'_> = CallSpec {
     ..NULL
 };
 
-// A call with memory that is exposed was not sent, as the peer took none any more; its fence was
-// not asked for until something else came about, which might have been never.
+// A call with exposed memory was not sent, because the peer stopped accepting calls. Its fence was
+// requested only with the next event, which might never come.
 #[test]
 fn a_call_that_is_not_sent_asks_for_its_fence_at_once() {
     let (mut client, mut server) = ready(
@@ -73,7 +73,7 @@ fn a_call_that_is_not_sent_asks_for_its_fence_at_once() {
 // Where one message is granted there are never two credits: the question for more was asked again
 // for ever.
 #[test]
-fn a_change_is_told_where_one_message_is_granted() {
+fn change_is_announced_if_one_message_is_granted() {
     let client = Config {
         max_calls: 1,
         credits: 1,
@@ -93,7 +93,7 @@ fn a_change_is_told_where_one_message_is_granted() {
 
 // Calls took every credit that an update needed.
 #[test]
-fn an_update_is_told_between_calls() {
+fn update_is_announced_between_calls() {
     let client = Config {
         max_calls: 8,
         credits: 2,
@@ -116,9 +116,9 @@ fn an_update_is_told_between_calls() {
     assert!(server.session.peer_properties().remote_invalidation);
 }
 
-// `poll_timeout` told the time of an attempt that `timeout` did not make.
+// `poll_timeout` returned the time of an attempt that `timeout` did not make.
 #[test]
-fn no_timer_rings_for_a_connection_that_nobody_wants() {
+fn unneeded_connection_has_no_timer() {
     let (mut client, _) = settled(Config::client(), Config::server());
     client.session.keep_connected(false);
     client.lose(1000);
@@ -132,7 +132,7 @@ fn no_timer_rings_for_a_connection_that_nobody_wants() {
 
 // As long as a Send has memory of the last connection there is none, however often the timer rings.
 #[test]
-fn no_timer_rings_for_a_connection_that_can_not_be() {
+fn impossible_connection_has_no_timer() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     client.holds.releasing = true;
     client.session.call(&NULL, None).unwrap();
@@ -149,7 +149,7 @@ fn no_timer_rings_for_a_connection_that_can_not_be() {
 
 // Each new call made the next attempt at once.
 #[test]
-fn a_call_does_not_hurry_the_next_attempt() {
+fn new_call_does_not_shorten_the_reconnect_delay() {
     let (mut client, _) = settled(Config::client(), Config::server());
     client.lose(1000);
     let attempts = client.actions.len();
@@ -164,7 +164,7 @@ fn a_call_does_not_hurry_the_next_attempt() {
 
 // A session that was drained without a connection never made the one that its calls waited for.
 #[test]
-fn what_was_begun_before_a_drain_is_done() {
+fn calls_begun_before_a_drain_complete() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     let xid = client.session.call(&NULL, None).unwrap();
     client.lose(1000);
@@ -187,7 +187,7 @@ fn what_was_begun_before_a_drain_is_done() {
 
 // ROPT_CONNPROP went on top of calls that had all the credits.
 #[test]
-fn properties_are_told_before_calls_take_the_credits() {
+fn properties_are_announced_before_calls_take_the_credits() {
     let client = Config {
         max_calls: 4,
         credits: 2,
@@ -208,7 +208,7 @@ fn properties_are_told_before_calls_take_the_credits() {
 
 // An action for the last connection, polled late, closed the next one.
 #[test]
-fn a_connection_that_is_gone_is_not_closed() {
+fn lost_connection_is_not_closed_again() {
     let (mut client, mut server) = settled(one(Config::client()), one(Config::server()));
     // More calls than were granted: the server closes the connection.
     let calls: Vec<_> = (0..3)
@@ -240,7 +240,7 @@ fn a_connection_that_is_gone_is_not_closed() {
 
 // Calls that had a credit already went all the same.
 #[test]
-fn no_call_goes_back_after_the_peer_is_unready() {
+fn no_backward_call_after_the_peer_is_unready() {
     let (mut client, mut server) = ready(Config::client(), Config::server());
     server.session.call(&NULL, None).unwrap();
     server.act();
@@ -261,7 +261,7 @@ fn no_call_goes_back_after_the_peer_is_unready() {
 
 // Calls stayed ready for ever, and no question about properties went any more.
 #[test]
-fn a_peer_that_takes_no_calls_is_asked_and_told() {
+fn peer_without_calls_gets_requests_and_updates() {
     let (mut client, mut server) = ready(Config::client(), Config::server());
     server.session.call(&NULL, None).unwrap();
     server.act();
@@ -289,7 +289,7 @@ fn a_peer_that_takes_no_calls_is_asked_and_told() {
 // Calls that had a credit of a larger grant were sent under the lower one.
 // spec: rfc8166-3.3.1-a
 #[test]
-fn a_lower_grant_holds_for_calls_that_are_not_sent() {
+fn lower_grant_limits_unsent_calls() {
     let (mut client, mut server) = settled(one(Config::client()), one(Config::server()));
     works(&mut client, &mut server);
     let first = client.session.call(&NULL, None).unwrap();
@@ -308,11 +308,11 @@ fn a_lower_grant_holds_for_calls_that_are_not_sent() {
     assert!(client.send().is_some() && client.send().is_none());
 }
 
-// The update told the value that was set, and not the one that the peer had asked for since.
+// The update contained the value that was set, and not the one that the peer had requested since.
 #[test]
-fn an_update_tells_what_holds_when_it_is_sent() {
+fn update_has_the_current_value() {
     let (mut client, mut server) = ready(Config::client(), Config::server());
-    // The server can't tell at once: its only credits are taken.
+    // The server cannot announce it at once, since its credits are in use.
     for _ in 0..8 {
         server.session.call(&NULL, None).unwrap();
     }
@@ -398,7 +398,7 @@ fn the_header_of_a_reply_fits() {
 
 // The transport may take more segments for it than was planned.
 #[test]
-fn what_is_exposed_leaves_room_for_the_reply() {
+fn exposed_segments_leave_room_for_the_reply() {
     let client = Config {
         receive_size: 1024,
         ..one(Config::client())
@@ -425,7 +425,7 @@ fn what_is_exposed_leaves_room_for_the_reply() {
 
 // A client that serves no calls had no receive for a question about properties.
 #[test]
-fn there_is_a_receive_for_a_question() {
+fn receive_is_posted_for_a_property_request() {
     let client = Config {
         max_served: 0,
         reserved_receives: 1,
@@ -442,9 +442,9 @@ fn there_is_a_receive_for_a_question() {
     );
 }
 
-// A grant beyond what was asked for let more calls go than there were receives for their replies.
+// A grant beyond the request let the requester send more calls than it had receives for replies.
 #[test]
-fn no_grant_lets_more_calls_go_than_there_are_receives_for() {
+fn grants_never_exceed_the_receives() {
     let (mut client, mut server) = settled(
         one(Config {
             max_calls: 64,
@@ -497,10 +497,10 @@ fn answers_to_operations_do_not_wait_for_credits() {
     );
 }
 
-// Where one message is granted, an operation and a call are under way at once, and there was one
+// With a grant of one message, an operation and a call are in flight at once, and there was one
 // receive for both answers.
 #[test]
-fn there_are_receives_for_the_answers_to_a_call_and_an_operation() {
+fn receives_are_posted_for_answers_to_a_call_and_an_operation() {
     let config = Config {
         max_served: 0,
         reserved_receives: 1,
@@ -518,9 +518,9 @@ fn there_are_receives_for_the_answers_to_a_call_and_an_operation() {
     assert_eq!(client.session.posted_receives(), 4);
 }
 
-// An update of any property ended what was asked for, as if it had told a size.
+// An update of any property ended the request, as if it contained a size.
 #[test]
-fn an_update_of_something_else_does_not_lift_the_limit() {
+fn update_of_another_property_does_not_lift_the_limit() {
     let server = Config {
         receive_size: 16_384,
         ..Config::server()
@@ -549,7 +549,7 @@ fn an_update_of_something_else_does_not_lift_the_limit() {
 
 // A question of 36 bytes made 38 receives of 4 KiB those of 64 KiB.
 #[test]
-fn what_a_peer_asks_for_is_bounded_by_the_settings() {
+fn requests_of_a_peer_are_bounded_by_the_settings() {
     for (receive_size, max_receive_size, largest) in
         [(4096, 0, 4096), (8192, 0, 8192), (4096, 12_288, 12_288)]
     {
@@ -612,10 +612,10 @@ fn xids_do_not_repeat_early() {
     assert!(open.iter().all(|xid| session.cancel(*xid)));
 }
 
-// The memory for a result was exposed in more segments than were planned, and the call was sent
-// although its reply, whose header returns them all, had no way any more.
+// The memory for a result was exposed in more segments than planned, and the call was sent although
+// its reply, whose header returns all of them, no longer fit.
 #[test]
-fn the_reply_to_a_call_in_transmissions_has_a_way_with_the_segments_that_were_exposed() {
+fn reply_to_a_group_fits_with_the_exposed_segments() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::Explicit,
         preference: MethodPreference::Groups,

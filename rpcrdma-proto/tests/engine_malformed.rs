@@ -28,7 +28,7 @@ use rpcrdma_proto::connection::{Config, Event, Role};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
-/// What comes to which end, and what is open there.
+/// The message, the end that receives it, and the calls that are open there.
 #[derive(Clone, Copy)]
 pub(crate) struct To {
     pub(crate) role: Role,
@@ -46,7 +46,7 @@ pub(crate) struct To {
     pub(crate) kept: u32,
 }
 
-/// Both ends, each with calls of its own and of the other's under way.
+/// Both ends, each with outgoing and incoming calls in flight.
 struct Joined {
     client: End,
     server: End,
@@ -145,7 +145,7 @@ impl Joined {
         if self.client.closing().is_some() || self.server.closing().is_some() {
             reconnect(&mut self.client, &mut self.server);
         }
-        // A server's calls wait until the client's consumer has said again that it takes them.
+        // A server's calls wait until the client's consumer announces again that it accepts them.
         self.client.session.call(&NULL, None).unwrap();
         for _ in 0..100 {
             exchange(&mut self.client, &mut self.server);
@@ -173,7 +173,7 @@ impl Joined {
     }
 }
 
-/// What the replies of an end grant: what is asked for, or as much as is served.
+/// The grant of an end's replies: the request, up to the number of served calls.
 pub(crate) fn granted(end: &End, peer: &End) -> u32 {
     peer.session
         .config()
@@ -181,8 +181,8 @@ pub(crate) fn granted(end: &End, peer: &End) -> u32 {
         .min(end.session.config().max_served.into())
 }
 
-/// The error that is the next message: byte by byte what it must be, to one of these messages,
-/// with the replies' credits.
+/// Checks that the next message is the error, byte by byte, that answers one of these messages,
+/// with the credits of replies.
 fn answer(sent: &[u8], messages: &[Vec<u8>], credits: u32) -> String {
     let same = |message: &&Vec<u8>| message.len() >= 16 && message[..8] == sent[..8];
     let about = messages
@@ -211,7 +211,7 @@ fn answer(sent: &[u8], messages: &[Vec<u8>], credits: u32) -> String {
     }
 }
 
-/// What the consumer is told of a peer's defect.
+/// The event about a peer's defect.
 fn told(event: &Event) -> Option<String> {
     match event {
         Event::CallFailed { error: why, .. } => Some(format!("fails: `{why:?}`")),
@@ -259,7 +259,7 @@ fn table() -> String {
     text
 }
 
-/// What the documentation shows is what becomes of them.
+/// The table of the documentation has their outcomes.
 // spec: v2-3.1-f, v2-4.2.1-a, v2-4.2.1-b, v2-4.2.2-b, v2-4.2.2-c, v2-4.2.3-a
 // spec: xc3-2.1-g, xc3-2.1-h, xc3-2.1-i, xc3-4-j, bd-2-e, bd-5-a, bd-5.1-d, bd-5.2-d, bd-5.3-f
 // spec: rfc8166-4.2.4-d, rfc8166-4.5-c

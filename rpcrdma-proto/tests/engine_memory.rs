@@ -1,4 +1,4 @@
-//! What a session allocates once it is warm: nothing, whatever is done with it. Counted, not timed.
+//! A warm session allocates nothing for any operation. Allocations are counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ const LONG_REPLY: CallSpec<'_> = CallSpec {
     results: &[],
     reducible: true,
 };
-/// What has no way: its header would be longer than any Send.
+/// A call without a transfer method: its header would exceed every Send.
 const NO_WAY: CallSpec<'_> = CallSpec {
     length: u32::MAX,
     items: &[],
@@ -101,11 +101,11 @@ fn clear(client: &mut End, server: &mut End) {
 #[derive(Clone, Copy)]
 enum Ends {
     Reply(u32, &'static [ResultItem]),
-    /// The responder has no way for it, or declines it.
+    /// The responder has no transfer method for it, or rejects it.
     Declined,
-    /// Cancelled before it is sent, while it is under way, and after.
+    /// Cancelled before it is sent, while it is in flight, and after.
     Cancelled,
-    /// It has no way to the responder.
+    /// It has no transfer method to the responder.
     Fails,
 }
 
@@ -216,7 +216,7 @@ fn backward_calls_allocate_nothing() {
     });
 }
 
-/// Messages in several transmissions, each of which the consumer gives back.
+/// Messages in several transmissions, which the consumer recycles.
 #[test]
 fn groups_allocate_nothing() {
     let grouped = |config| Config {
@@ -267,7 +267,7 @@ fn reconnecting_allocates_nothing() {
             exchange(client, server);
             reconnect(client, server);
             exchange(client, server);
-            // The first reply alone tells of more than one credit, and an error tells nothing.
+            // Only the first reply grants more than one credit, and an error grants none.
             while let Some(call) = server.take_arrived() {
                 // Some are of the connection that is gone.
                 let _ = server.session.reject(call);
@@ -288,7 +288,7 @@ fn reconnecting_allocates_nothing() {
 
 /// Calls that end before they are sent, while nothing can be sent.
 #[test]
-fn calls_that_are_never_sent_allocate_nothing() {
+fn unsent_calls_allocate_nothing() {
     versions(|client, _| {
         let mut never_sent = |count: usize| {
             for _ in 0..count {
@@ -307,7 +307,7 @@ fn calls_that_are_never_sent_allocate_nothing() {
 /// A peer that sends nothing right, to an end which can't send its errors, and which then declines
 /// all calls.
 #[test]
-fn errors_that_wait_allocate_nothing() {
+fn queued_errors_allocate_nothing() {
     versions(|client, server| {
         let version = server.session.version().unwrap().number();
         let wrong = pair::words(&[7, version, 1, 99]);

@@ -44,7 +44,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn rules_hold_whatever_happens() {
+fn invariants_hold_under_random_faults() {
     if let Some(seed) = number("RPCRDMA_SEED") {
         let plan = Plan::of(seed);
         if runner::run(&plan).is_err() {
@@ -212,7 +212,7 @@ fn breaks_anywhere(plan: Plan) {
     }
 }
 
-/// What it takes to break a rule: the first seed that does, and its script, made short.
+/// The conditions that break a rule: the first such seed, and its minimized script.
 fn shortest(sabotage: Sabotage) -> (String, Plan) {
     for seed in 0..10_000 {
         let plan = Plan {
@@ -228,7 +228,7 @@ fn shortest(sabotage: Sabotage) -> (String, Plan) {
 }
 
 #[test]
-fn a_transport_that_breaks_its_rules_is_noticed() {
+fn broken_transports_are_detected() {
     for (sabotage, wanted) in [
         (Sabotage::EarlyRelease, "while a Send has"),
         (Sabotage::EarlyFence, "while its memory is exposed"),
@@ -244,9 +244,9 @@ fn a_transport_that_breaks_its_rules_is_noticed() {
     }
 }
 
-/// A script that is short, in words: what a report shows.
+/// A short script in words, as in a report.
 #[test]
-fn a_report_shows_the_least_that_fails() {
+fn failure_report_is_minimized() {
     let (_, least) = shortest(Sabotage::EarlyRelease);
     let report = runner::report(3, &least);
     assert!(report.starts_with("RPCRDMA_SEED=3: at "), "{report}");

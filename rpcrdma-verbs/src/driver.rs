@@ -5,9 +5,8 @@
 //! calls are sent by the next turn, or by [`Driver::flush`]. A driver can be sent to another thread,
 //! but threads share nothing of it, so an RPC wakes no thread.
 //!
-//! RPC messages are bytes here, with items beside them. Programs have typed clients and services
-//! over [channels and servers](crate); a driver by itself is for who has an RPC layer of
-//! their own.
+//! RPC messages are bytes here, with items beside them. For typed clients and services use
+//! [channels and servers](crate). Use a driver directly to build another RPC layer on it.
 //!
 //! ```
 //! use rpcrdma_proto::connection::Config;
@@ -116,14 +115,14 @@ use crate::queue::{Batch, MAX_SGE};
 pub struct ConnectionId(u32);
 
 impl ConnectionId {
-    /// Returns the index of the slot. The generation tells successive connections of one slot
-    /// apart.
+    /// Returns the index of the slot. The generation distinguishes successive connections of one
+    /// slot.
     pub(crate) const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
     }
 
     /// Returns the number of the connection, which
-    /// [`Context::connection`](oncrpc::Context::connection) tells handlers.
+    /// [`Context::connection`](oncrpc::Context::connection) returns to handlers.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0 as u64
@@ -333,9 +332,9 @@ impl<D: Device> Driver<D> {
         can.windows && (can.guards_windows || self.trusts_peers)
     }
 
-    /// Sets how long [`wait`](Self::wait), and a channel or server on this driver, looks for work
-    /// before it sleeps: 50 us, unless this is called. It looks for a shorter time where work does
-    /// not come so soon, and not at all where other threads want to run on its core.
+    /// Sets how long [`wait`](Self::wait), and a channel or server on this driver, polls for work
+    /// before it sleeps (default 50 µs). It polls for a shorter time if work rarely arrives so
+    /// soon, and not at all if other threads want to run on its core.
     pub fn set_spin(&mut self, longest: Duration) {
         self.spin = Spin::new(longest);
     }
@@ -357,8 +356,8 @@ impl<D: Device> Driver<D> {
         self.connect_from(Origin::Client(server), server, config)
     }
 
-    /// Starts a session with a server that is known by its name: each attempt to connect
-    /// [waits](Self::wants_address) until [`set_address`](Self::set_address) tells it an address.
+    /// Starts a session with a server that has a name: each attempt to connect
+    /// [waits](Self::wants_address) until [`set_address`](Self::set_address) passes it an address.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
@@ -461,13 +460,13 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Returns what the transport of a connection has done.
+    /// Returns the counters of a connection's transport.
     #[must_use]
     pub fn counters(&self, id: ConnectionId) -> Option<ConnectionCounters> {
         self.get(id).map(|connection| connection.counters)
     }
 
-    /// Returns what the transport of all connections has done, also of those that are gone.
+    /// Returns the counters of all connections' transports, with those of closed connections.
     #[must_use]
     pub fn total_counters(&self) -> ConnectionCounters {
         let present = self.connections().map(|connection| connection.counters);
@@ -522,8 +521,8 @@ impl<D: Device> Driver<D> {
             .reply(call, write)
     }
 
-    /// Recycles the memory of a message that was received. One that is dropped gives it back to the
-    /// pool, which costs a little more.
+    /// Recycles the memory of a received message. A dropped message returns its memory to the pool,
+    /// which costs slightly more.
     pub fn recycle(&mut self, id: ConnectionId, payload: Payload) {
         let Payload { buf, items, .. } = payload;
         self.scratch.receives.put(buf);

@@ -16,7 +16,7 @@ use rpcrdma_proto::version::Version;
 /// Displays the header of a message in one line. With `{:#}`, chunks and properties have lines of
 /// their own.
 ///
-/// A message does not tell which draft of properties its connection uses: [`Dump::with_properties`]
+/// A message does not show which draft of properties its connection uses. [`Dump::with_properties`]
 /// sets it.
 ///
 /// ```
@@ -62,7 +62,7 @@ impl Dump<'_> {
     }
 }
 
-/// Whatever is offered is displayed.
+/// All offered chunks are displayed.
 const ALL: ChunkLimits = ChunkLimits {
     max_segments: u32::MAX,
     max_bytes: u32::MAX,

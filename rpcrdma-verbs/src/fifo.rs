@@ -74,7 +74,7 @@ mod tests {
     use super::Fifo;
 
     #[test]
-    fn what_is_left_is_dropped() {
+    fn remaining_values_are_dropped() {
         let value = Rc::new(());
         let mut fifo = Fifo::new();
         (0..5).for_each(|number| fifo.push((number, value.clone())));

@@ -24,16 +24,16 @@
 //! starts a thread that serves a router. Typed clients and services of generated code run over both
 //! as they run over TCP.
 //!
-//! A [`LocalChannel`] and a [`LocalServer`] are on a [driver](driver::Driver) that their user drives,
-//! on one thread: without locks, tasks or wake-ups.
+//! A [`LocalChannel`] and a [`LocalServer`] use a [driver](driver::Driver) that their user drives
+//! on one thread, without locks, tasks or wake-ups.
 //!
 //! A client can carry services, which the handlers of its server call
 //! ([`Context::caller`](oncrpc::Context::caller)).
 //!
-//! Arguments and results that are eligible for direct data placement travel in chunks. Who receives
-//! one has a share in the memory into which the device has placed it. Who sends one from a buffer of
+//! Arguments and results that are eligible for direct data placement are transferred in chunks. A
+//! received item shares the memory into which the device has placed it. An item in a buffer of
 //! [`Channel::item_buf`](oncrpc::Channel::item_buf) or
-//! [`Context::item_buf`](oncrpc::Context::item_buf) sends it from there. An item in other memory is
+//! [`Context::item_buf`](oncrpc::Context::item_buf) is sent from there. An item in other memory is
 //! copied once into registered memory.
 #![allow(
     clippy::cast_possible_truncation,

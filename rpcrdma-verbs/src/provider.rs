@@ -15,6 +15,7 @@
 pub mod access;
 pub mod any;
 mod common;
+mod error;
 #[cfg(feature = "ibverbs")]
 pub mod ibverbs;
 #[cfg(feature = "iwarp")]
@@ -24,15 +25,15 @@ pub mod route;
 pub mod software;
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use access::Access;
+pub use error::{Cause, Result, VerbError};
 
-/// What a device can do. The provider probes it.
+/// The capabilities of a device, which the provider probes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// The device's name.
@@ -55,8 +56,8 @@ pub struct Capabilities {
     /// True if a Send can wait until the peer has a receive for it (RNR retry of InfiniBand; iWARP
     /// has none).
     pub rnr_retry: bool,
-    /// True if a request completes when the peer has acknowledged it, with a status that tells why
-    /// the peer has rejected it. Otherwise (iWARP) it completes when it is sent, and a rejection
+    /// True if a request completes when the peer has acknowledged it, with the reason in its status
+    /// if the peer has rejected it. Otherwise (iWARP) it completes when it is sent, and a rejection
     /// ends the connection without a reason.
     pub acknowledges: bool,
     /// True if a window confines the peer to the memory to which it is bound, and only the peer of
@@ -70,9 +71,9 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Returns true if the peer may invalidate keys by its messages. When a call is given up, we
-    /// may invalidate a window at the same time as the reply does. This costs a connection; without
-    /// guarded windows, it would crash the machine.
+    /// Returns true if the peer may invalidate keys by its messages. When a call is cancelled, this
+    /// end may invalidate a window at the same time as the reply does. This costs a connection;
+    /// without guarded windows, it would crash the machine.
     #[must_use]
     pub const fn remote_invalidation(&self) -> bool {
         self.windows && self.guards_windows
@@ -215,112 +216,6 @@ impl fmt::Display for Status {
     }
 }
 
-/// The failure of a verb.
-#[derive(Debug)]
-pub struct VerbError {
-    /// The name of the verb.
-    pub verb: &'static str,
-    /// The cause.
-    pub cause: Cause,
-}
-
-/// The cause of the failure of a verb.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Cause {
-    /// An error of the system.
-    System(io::Error),
-    /// An error of the system, with its usual reason.
-    Hinted(io::Error, Box<str>),
-    /// There is no RDMA device with this name, or none at all. The list has those that exist.
-    NoDevice(Option<String>, Vec<String>),
-    /// No port of the device is active.
-    PortDown(String),
-    /// The address is reached through another device.
-    OtherDevice {
-        /// The address.
-        address: SocketAddr,
-        /// The device through which it is reached.
-        device: String,
-    },
-    /// The queue pair or connection is in the wrong state.
-    State,
-    /// A queue is full.
-    Full,
-    /// The request has more entries, bytes or reads than the device supports.
-    Limit,
-    /// Nothing listens at the address.
-    Unreachable(SocketAddr),
-    /// The address is in use.
-    AddressInUse(SocketAddr),
-    /// The private data is longer than the connection manager supports.
-    PrivateData,
-    /// A completion queue has overrun because it is too small.
-    Overrun,
-    /// An object of another provider is used.
-    OtherProvider,
-    /// The program was built without the provider of this device.
-    NotBuilt(String),
-}
-
-impl fmt::Display for VerbError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.verb)?;
-        match &self.cause {
-            Cause::System(error) => error.fmt(f),
-            Cause::Hinted(error, reason) => write!(f, "{error}: {reason}"),
-            Cause::NoDevice(name, found) => no_device(f, name.as_deref(), found),
-            Cause::PortDown(device) => {
-                write!(
-                    f,
-                    "no port of {device} is active: is its cable plugged, its network interface up?"
-                )
-            }
-            Cause::OtherDevice { address, device } => {
-                write!(f, "{address} is reached through the device {device}")
-            }
-            Cause::State => f.write_str("wrong state"),
-            Cause::Full => f.write_str("the queue is full"),
-            Cause::Limit => f.write_str("exceeds a limit of the device"),
-            Cause::Unreachable(address) => write!(f, "nothing listens at {address}"),
-            Cause::AddressInUse(address) => write!(f, "{address} is in use"),
-            Cause::PrivateData => f.write_str("too much private data"),
-            Cause::Overrun => f.write_str("the completion queue has overrun"),
-            Cause::OtherProvider => f.write_str("this is another provider's"),
-            Cause::NotBuilt(device) => write!(
-                f,
-                "{device}: this program was built without RDMA devices: build it with the feature \
-                ibverbs"
-            ),
-        }
-    }
-}
-
-fn no_device(f: &mut fmt::Formatter<'_>, name: Option<&str>, found: &[String]) -> fmt::Result {
-    match (name, found) {
-        (Some(name), []) => write!(f, "there is no RDMA device {name}, and no other"),
-        (Some(name), found) => write!(
-            f,
-            "there is no RDMA device {name}, only {}",
-            found.join(", ")
-        ),
-        (None, _) => f.write_str("there is no RDMA device"),
-    }
-}
-
-impl std::error::Error for VerbError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let Cause::System(error) | Cause::Hinted(error, _) = &self.cause {
-            Some(error)
-        } else {
-            None
-        }
-    }
-}
-
-/// The result of a verb.
-pub type Result<T> = std::result::Result<T, VerbError>;
-
 /// The number of bytes of private data that every connection manager supports: the limit of iWARP,
 /// and what librdmacm leaves of InfiniBand's.
 pub const MAX_PRIVATE_DATA: usize = 56;
@@ -404,7 +299,7 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     fn manager(&self) -> Result<Self::Manager>;
 }
 
-/// Tells the protection domains of a process apart.
+/// Identifies a protection domain in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProtectionDomainId(u64);
 
@@ -518,7 +413,7 @@ pub trait QueuePair {
     /// As for [`Self::post`].
     unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()>;
 
-    /// Ends the connection, and flushes what was posted.
+    /// Ends the connection, and flushes posted requests and receives.
     fn disconnect(&self);
 
     /// Ends the queue pair, and returns true if nothing accesses the posted memory any more. If it
@@ -554,8 +449,8 @@ pub trait ConnectionManager<D: Device> {
 
     /// Creates the queue pair for a request. Post its receives before it is accepted.
     ///
-    /// The request may have come to another manager of the same device. From here on this manager
-    /// reports the events of the connection.
+    /// The request may have arrived at another manager of the same device. From here on this
+    /// manager reports the events of the connection.
     ///
     /// # Errors
     /// Fails if the device refuses.
@@ -636,7 +531,7 @@ pub enum ConnectionEvent<R> {
         /// The error, if more is known.
         error: Option<VerbError>,
     },
-    /// A connection has ended. What was posted is being flushed.
+    /// A connection has ended. Posted requests and receives are being flushed.
     Disconnected {
         /// The number of its queue pair.
         queue_pair: u32,

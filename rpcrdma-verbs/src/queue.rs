@@ -1,4 +1,4 @@
-//! Queue pairs that own the buffers of what is posted, until its completion. This is the only
+//! Queue pairs that own the buffers of posted requests until their completions. This is the only
 //! module that posts.
 
 #![allow(
@@ -133,7 +133,7 @@ const fn distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & NUMBER_MASK
 }
 
-/// What a completion belongs to.
+/// The owner of a completion.
 #[derive(Debug)]
 pub(crate) enum CompletionKind {
     /// The oldest request, or several. The last of them has this status, and the others have
@@ -517,7 +517,7 @@ impl<D: Device, T> Endpoint<D, T> {
             .chain(given_up)
     }
 
-    /// Ends the queue pair, and releases the buffers of what was posted, or leaks them.
+    /// Ends the queue pair, and releases the buffers of posted requests, or leaks them.
     fn end(&mut self) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;

@@ -1,6 +1,10 @@
 //! What the checks of `requirements.rs` find.
 
-use super::*;
+use std::path::{Path, PathBuf};
+
+use super::citations::*;
+use super::drafts::*;
+use super::list::*;
 
 fn requirement(id: &str, status: Status) -> Requirement {
     Requirement {

@@ -3,7 +3,7 @@
 
 mod service;
 
-/// What the compiler has made of the specification.
+/// The code that the compiler generates from the specification.
 #[allow(missing_docs, reason = "generated from a specification")]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));

@@ -1,4 +1,4 @@
-//! What the server does with a call.
+//! The service: a handler for each procedure.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ struct Contents {
 }
 
 impl Store {
-    /// Creates a store of at most so many bytes of keys and values.
+    /// Creates a store with a maximum size of keys and values in bytes.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         let contents = Mutex::default();
@@ -59,7 +59,7 @@ impl Service for Store {
 
     async fn put(&self, _: &Context, args: PutArgs<'_>) -> Result<Status, RpcError> {
         let key = args.key.as_bytes();
-        // The memory into which the call's data came, without a copy where the transport allows it.
+        // The memory into which the transport received the data, without a copy if it allows it.
         let value = args.value.into_shared();
         let mut contents = self.contents();
         let earlier = contents

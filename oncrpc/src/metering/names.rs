@@ -1,6 +1,6 @@
 //! The names of the metrics. `docs/metrics.md` lists them.
 
-/// How each call has ended, by `program`, `version`, `procedure` and `status`.
+/// Calls by `program`, `version`, `procedure` and `status`.
 pub(super) const CALLS: [&str; 2] = ["rpc_client_calls_total", "rpc_server_calls_total"];
 /// Seconds of a call, by `program`, `version` and `procedure`.
 pub(super) const SECONDS: [&str; 2] = ["rpc_client_call_seconds", "rpc_server_call_seconds"];

@@ -1,5 +1,5 @@
-//! Handles of the metrics of each procedure: looked up without a lock, and bounded, as the peer may
-//! send any number.
+//! Handles of the metrics of each procedure. They are looked up without a lock, and bounded, since
+//! a peer may send any procedure number.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use super::names::{CALLS, RECEIVED, SECONDS, SENT};
 use super::{CallOutcome, End};
 use crate::procedure::ProcedureId;
 
-/// The most procedures that have metrics of their own, at each end: a power of two.
+/// The maximum number of procedures with their own metrics at each end: a power of two.
 const SLOTS: usize = 512;
-/// The most slots that are looked at.
+/// The maximum number of slots in one lookup.
 const PROBES: usize = 16;
 /// The label of all other procedures.
 const OTHER: &str = "other";
 
 /// The metrics of a procedure.
 #[derive(Debug)]
-pub(super) struct Metered {
+pub(super) struct ProcedureMetrics {
     key: Key,
     labels: [Label; 3],
     calls: &'static str,
-    /// By the outcome.
+    /// Calls by outcome.
     outcomes: [OnceLock<Counter>; CallOutcome::Failed as usize + 1],
     seconds: Histogram,
 }
@@ -32,8 +32,8 @@ type Key = (u32, u32, u32);
 
 /// The metrics of all procedures of one end.
 struct Table {
-    slots: [OnceLock<Box<Metered>>; SLOTS],
-    others: OnceLock<Box<Metered>>,
+    slots: [OnceLock<Box<ProcedureMetrics>>; SLOTS],
+    others: OnceLock<Box<ProcedureMetrics>>,
     /// Received, and sent.
     bytes: OnceLock<[Counter; 2]>,
 }
@@ -58,10 +58,10 @@ const fn table(end: End) -> &'static Table {
     }
 }
 
-/// Returns the metrics of a procedure. Those without a name are not known to this process: a peer
-/// may have made them up.
+/// Returns the metrics of a procedure. A procedure without a name is unknown to this process: a
+/// peer may have invented it.
 #[inline]
-pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static Metered {
+pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static ProcedureMetrics {
     let slots = &table(end).slots;
     let first = procedure
         .number
@@ -72,14 +72,14 @@ pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static Metered {
     }
 }
 
-/// Finds the metrics of a procedure that are not in its first slot, or makes them.
+/// Finds the metrics of a procedure that are not in its first slot, or creates them.
 #[cold]
-fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static Metered {
+fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static ProcedureMetrics {
     let table = table(end);
     if !procedure.name.is_empty() {
         for slot in first..first.saturating_add(PROBES) {
             let slot = &table.slots[slot % SLOTS];
-            let new = || Metered::new(end, key(procedure), procedure_labels(procedure));
+            let new = || ProcedureMetrics::new(end, key(procedure), procedure_labels(procedure));
             let metered = slot.get_or_init(new);
             if metered.is_of(procedure) {
                 return metered;
@@ -87,7 +87,7 @@ fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static Metered {
         }
     }
     let labels = || ["program", "version", "procedure"].map(|label| Label::new(label, OTHER));
-    let new = || Metered::new(end, (0, 0, 0), labels());
+    let new = || ProcedureMetrics::new(end, (0, 0, 0), labels());
     table.others.get_or_init(new)
 }
 
@@ -103,7 +103,7 @@ fn procedure_labels(procedure: &ProcedureId) -> [Label; 3] {
     ]
 }
 
-impl Metered {
+impl ProcedureMetrics {
     #[cold]
     fn new(end: End, key: Key, labels: [Label; 3]) -> Box<Self> {
         Box::new(Self {

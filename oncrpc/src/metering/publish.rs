@@ -1,4 +1,4 @@
-//! Metrics of what is counted anyway: published when the user says so.
+//! Publishes existing counters as metrics, when the user asks for it.
 
 use metrics::{counter, gauge};
 
@@ -8,8 +8,8 @@ use crate::reply_cache::ReplyCache;
 
 #[cfg(feature = "tokio")]
 impl ServerControl {
-    /// Publishes what the server has counted ([`stats`](Self::stats)) as metrics, under a name: once
-    /// a second, say, or when the metrics are asked for.
+    /// Publishes the counters of the server ([`stats`](Self::stats)) as metrics under a name. Call
+    /// it once a second, or before each scrape.
     pub fn publish_metrics(&self, server: &str) {
         let stats = self.stats();
         let label = |key| (key, server.to_owned());
@@ -37,7 +37,7 @@ impl ServerControl {
 }
 
 impl ReplyCache {
-    /// Publishes what the cache has counted ([`stats`](Self::stats)) as metrics, under a name.
+    /// Publishes the counters of the cache ([`stats`](Self::stats)) as metrics under a name.
     pub fn publish_metrics(&self, server: &str) {
         let stats = self.stats();
         let label = || [("server", server.to_owned())];

@@ -1,4 +1,4 @@
-//! A server's calls to its client, over the connection by which the client calls.
+//! Backward calls: a server's calls over the connection of its client.
 
 use std::io;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::channel::{ChannelEvent, Submission, Submissions};
 use crate::error::{BackwardError, CallErrorKind, Execution, Progress};
 use crate::loopback::wait;
 
-/// The most calls to one client that wait until fewer are in flight.
+/// The maximum number of queued calls to one client.
 const MAX_WAITING: usize = 128;
 
 /// The calls to one client.
 #[derive(Debug)]
 pub(crate) struct Backward {
     caller: Arc<CallerChannel>,
-    /// None when the channels to the client carry nothing any more.
+    /// `None` after the channel to the client has ended.
     submissions: Option<Submissions>,
     calls: Calls,
     /// Whether there are calls, for the reader of the connection.
@@ -30,7 +30,7 @@ pub(crate) struct Backward {
 }
 
 impl Backward {
-    /// Creates the calls of which `max_calls` are in flight at most.
+    /// Creates the state for at most `max_calls` calls in flight.
     pub(crate) fn new(
         caller: Arc<CallerChannel>,
         submissions: Submissions,
@@ -44,19 +44,19 @@ impl Backward {
         }
     }
 
-    /// Returns what is true while replies of the client are awaited.
+    /// Returns the flag that is true while replies of the client are outstanding.
     pub(crate) fn awaited(&self) -> Arc<AtomicBool> {
         self.awaited.clone()
     }
 
-    /// Returns true if no reply of the client is awaited.
+    /// Returns true if no reply of the client is outstanding.
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Takes the calls that were made, and puts those that have a place into the outbox.
+    /// Takes new calls, and puts as many as may be in flight into the outbox.
     pub(crate) async fn begin_calls(&mut self, outbox: &mut Outbox) {
-        // Nobody has a channel to the client before a handler has taken the caller.
+        // No channel to the client exists before a handler has taken the caller.
         if self.caller.is_taken() {
             while let Some(submissions) = &mut self.submissions {
                 let event = poll_once(std::pin::pin!(submissions.event())).await;
@@ -70,7 +70,7 @@ impl Backward {
         self.awaited.store(!self.calls.is_empty(), Relaxed);
     }
 
-    /// Waits until a call was made or given up, or a deadline has passed, and takes that.
+    /// Waits for a new call, a cancellation or a deadline, and handles it.
     pub(crate) async fn changed(&mut self) {
         let event = async {
             match &mut self.submissions {
@@ -90,7 +90,7 @@ impl Backward {
         match event {
             ChannelEvent::Call(submission) => self.submit(submission),
             ChannelEvent::Cancelled(id) => self.calls.cancel(id),
-            // The connection itself keeps a channel: this was said by `Channel::drain`.
+            // The connection itself keeps a channel, so the event comes from `Channel::drain`.
             ChannelEvent::Drain => self.close(CallErrorKind::Shutdown),
             ChannelEvent::Shutdown => self.end(&CallErrorKind::Shutdown),
         }
@@ -104,12 +104,12 @@ impl Backward {
         self.calls.submit(submission);
     }
 
-    /// Notes that the client may have the call with this XID from now on.
+    /// Records that the client may have the call with this XID.
     pub(crate) fn set_sent(&mut self, xid: u32) {
         self.calls.set_sent(xid);
     }
 
-    /// Takes a reply. One that is none of an open call is dropped: its call was given up.
+    /// Handles a reply. A reply to no open call is dropped: its call was cancelled.
     pub(crate) fn answer(&mut self, record: Vec<u8>) {
         if let Err(xid) = take_reply(&mut self.calls, record) {
             tracing::debug!(peer = ?self.caller, ?xid, "a message is no reply to a call");

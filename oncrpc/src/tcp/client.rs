@@ -1,4 +1,4 @@
-//! The client's end: a runner that connects, and connects again.
+//! The client: a runner that connects and reconnects.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::handlers::{Handlers, Served};
+use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
 use super::sending::{is, push_calls, take_reply};
 use super::{KEEPALIVE, MAX_RECORD, poll_once, record, set_options};
@@ -60,27 +60,27 @@ impl ClientConfig {
         }
     }
 
-    /// Sets how many calls may be in flight. Others wait.
+    /// Sets the maximum number of calls in flight. Further calls are queued.
     #[must_use]
     pub const fn max_calls(self, max_calls: usize) -> Self {
         Self { max_calls, ..self }
     }
 
-    /// Sets how many calls of the server may be served at once, or wait for their replies to be
-    /// sent. One more ends the connection.
+    /// Sets the maximum number of backward calls that are served or whose replies are not sent. One
+    /// more closes the connection.
     #[must_use]
     pub const fn max_served(self, max_served: usize) -> Self {
         Self { max_served, ..self }
     }
 
-    /// Sets how long, in bytes, a reply may be, and a call of the server. A longer one ends the
+    /// Sets the maximum size in bytes of a reply and of a backward call. A larger one closes the
     /// connection.
     #[must_use]
     pub const fn max_record(self, max_record: usize) -> Self {
         Self { max_record, ..self }
     }
 
-    /// Sets how long calls wait for a connection before they fail. Attempts go on meanwhile.
+    /// Sets how long calls wait for a connection before they fail. The client continues to try.
     #[must_use]
     pub const fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl ClientConfig {
         }
     }
 
-    /// Sets after how long a quiet connection is probed; never for `None`.
+    /// Sets the idle time before a connection is probed; `None` disables probes.
     #[must_use]
     pub const fn keepalive(self, keepalive: Option<Duration>) -> Self {
         Self { keepalive, ..self }
@@ -104,12 +104,12 @@ impl Default for ClientConfig {
 
 /// Connects to a server, such as `storage-1:2049`, and spawns the task that drives the connection.
 ///
-/// A connection that is lost is made again for the next call, to the addresses that the name has
-/// then, and from the same local port, by which reply caches know a client. If that port stays in
-/// use, another is taken, and calls that were sent and need the reply cache fail.
+/// The next call after a lost connection reconnects. The name is looked up again, and the local
+/// port stays the same, since reply caches identify a client by it. If that port stays in use,
+/// another one is used, and calls that were sent and need the reply cache fail.
 ///
 /// # Errors
-/// Returns the error of the last address if no connection can be made.
+/// No connection can be established; the error of the last address.
 pub async fn connect(server: &str) -> io::Result<Channel> {
     connect_with(server, ClientConfig::new()).await
 }
@@ -122,12 +122,12 @@ pub async fn connect_with(server: &str, config: ClientConfig) -> io::Result<Chan
     connect_with_services(server, config, Router::new()).await
 }
 
-/// Connects as [`connect_with`] does, and carries services that the server may call over the same
-/// connection ([`Context::caller`](crate::Context::caller)). A server that calls a client without
-/// them is answered by PROG_UNAVAIL.
+/// Connects as [`connect_with`] does, and offers services that the server may call over the same
+/// connection ([`Context::caller`](crate::Context::caller)). A client without services answers
+/// backward calls with PROG_UNAVAIL.
 ///
-/// The server can call while there is a connection. It is made again for the next call, not before.
-/// A handler goes on when the connection is lost, and has no time limit.
+/// The server can call only while there is a connection, and only the client's next call
+/// reconnects. A handler continues when the connection is lost, and has no deadline.
 ///
 /// ```no_run
 /// # use oncrpc::{tcp, Dispatch, Router};
@@ -156,8 +156,8 @@ pub async fn connect_with_services<P: Programs>(
     Ok(channel)
 }
 
-/// Returns a channel to a server and the future that drives its connection, which is to be spawned.
-/// The connection is made for the first call.
+/// Returns a channel to a server and the future that drives its connection, which the caller
+/// spawns. The first call connects.
 pub fn channel(
     server: &str,
     config: ClientConfig,
@@ -165,8 +165,8 @@ pub fn channel(
     channel_with_services(server, config, Router::new())
 }
 
-/// Returns what [`channel`] does, of a client that carries services as
-/// [`connect_with_services`] says.
+/// Returns the same as [`channel`] does, for a client that offers services as in
+/// [`connect_with_services`].
 pub fn channel_with_services<P: Programs>(
     server: &str,
     config: ClientConfig,
@@ -193,29 +193,29 @@ fn new<P>(server: &str, config: ClientConfig, services: Router<P>) -> (Channel, 
     (channel, runner)
 }
 
-/// The time between attempts to connect: the first, and the longest.
+/// The first and the maximum delay between attempts to connect.
 const DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
-/// Attempts to connect from the local port of the last connection that are made while calls need
-/// the server's reply cache. Then another port is better than no connection.
+/// The number of attempts to connect from the previous local port while calls need the server's
+/// reply cache. After that, any port will do.
 const PORT_ATTEMPTS: u32 = 5;
-/// What is taken from the channel at once.
+/// The maximum number of events in one batch from the channel.
 const SUBMISSIONS: usize = 256;
-/// Bytes of replies that are read before calls are sent.
+/// The number of bytes of replies that are read before calls are sent.
 const READ_MOST: usize = 64 << 10;
 
 struct Runner<P> {
     server: Arc<str>,
-    /// What the server may call.
+    /// The services for backward calls.
     services: Arc<Router<P>>,
     config: ClientConfig,
     submissions: Submissions,
     calls: Calls,
-    /// The local address of the last connection, which the next one has again: reply caches know
-    /// a client by it.
+    /// The local address of the last connection, which the next one reuses, since reply caches
+    /// identify a client by it.
     local: Option<SocketAddr>,
-    /// Why the last attempt to connect failed.
+    /// The error of the last attempt to connect.
     outage: Option<Arc<io::Error>>,
-    /// The time between the last attempt to connect and the next. It is 0 when a reply has come.
+    /// The delay before the next attempt to connect; 0 after a reply.
     delay: Duration,
     attempted: Option<Instant>,
     drains: bool,
@@ -233,7 +233,7 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// The runner is to end.
+/// The runner must end.
 struct End;
 
 impl<P: Programs> Runner<P> {
@@ -259,7 +259,7 @@ impl<P: Programs> Runner<P> {
         }
     }
 
-    /// Takes what happens at the channel.
+    /// Handles an event of the channel.
     fn take(&mut self, event: ChannelEvent) -> Result<(), End> {
         match event {
             ChannelEvent::Call(submission) => self.submit(submission),
@@ -283,7 +283,7 @@ impl<P: Programs> Runner<P> {
         }
     }
 
-    /// Connects once there is a call, however many attempts it takes.
+    /// Connects once there is a call, in any number of attempts.
     async fn reconnect(&mut self) -> Result<TcpStream, End> {
         let (mut since, mut attempts) = (None, 0);
         loop {
@@ -323,13 +323,13 @@ impl<P: Programs> Runner<P> {
         }
     }
 
-    /// Returns how long no attempt to connect is to be made.
+    /// Returns the time until the next attempt to connect.
     fn time_to_attempt(&self) -> Duration {
         let elapsed = self.attempted.map_or(self.delay, |at| at.elapsed());
         self.delay.saturating_sub(elapsed)
     }
 
-    /// Notes from where there is a connection.
+    /// Records the local address of the connection.
     fn connected(&mut self, stream: TcpStream, local: SocketAddr) -> TcpStream {
         tracing::info!(server = %self.server, %local, "connected");
         self.outage = None;
@@ -343,7 +343,7 @@ impl<P: Programs> Runner<P> {
         stream
     }
 
-    /// Makes one attempt to connect; `None` if all calls have ended meanwhile.
+    /// Makes one attempt to connect; `None` if all calls have ended in the meantime.
     async fn attempt(
         &mut self,
         any_port: bool,
@@ -395,7 +395,7 @@ impl<P: Programs> Runner<P> {
         let (reader, mut writer) = stream.into_split();
         let ended = self.exchange(reader, &mut writer).await;
         if ended.is_err() {
-            // The port is free at once, for the next connection.
+            // The port is free at once for the next connection.
             let linger = Some(Duration::ZERO);
             SockRef::from(writer.as_ref()).set_linger(linger)?;
             writer.forget();
@@ -412,7 +412,7 @@ impl<P: Programs> Runner<P> {
         let mut handlers = self.handlers(&reader)?;
         let mut outbox = Outbox::default();
         let mut reading = pin!(record::read_next(record::buffered(reader), max, ()));
-        // Bytes of records since calls were sent.
+        // The number of bytes of records since calls were last sent.
         let mut read = 0;
         loop {
             if self.take_submissions().await.is_err() {
@@ -420,7 +420,7 @@ impl<P: Programs> Runner<P> {
             }
             push_calls(&mut self.calls, &mut outbox);
             if self.is_done() && handlers.is_empty() && outbox.is_empty() {
-                // What was sent is answered.
+                // All sent calls are answered.
                 writer.shutdown().await?;
                 return Ok(End);
             }
@@ -430,7 +430,7 @@ impl<P: Programs> Runner<P> {
                 self.sent(&mut outbox, written)?;
             }
             let deadline = self.calls.deadline();
-            // Replies that have come are taken before calls go in one system call.
+            // Received replies are handled first, so that calls are sent in one system call.
             tokio::select! {
                 biased;
                 served = handlers.next(), if !handlers.is_empty() => {
@@ -460,7 +460,7 @@ impl<P: Programs> Runner<P> {
         }
     }
 
-    /// Returns true if no more calls come, and those that came have ended.
+    /// Returns true if no more calls follow, and all calls have ended.
     fn is_done(&self) -> bool {
         self.drains && self.calls.is_empty()
     }
@@ -471,7 +471,7 @@ impl<P: Programs> Runner<P> {
             address: Some(reader.peer_addr()?),
             transport: "tcp",
             memory: None,
-            // The client's own channel is the way to the server.
+            // The client's own channel is the channel to the server.
             caller: Err(BackwardError::Transport),
             status: None,
         };
@@ -501,7 +501,7 @@ impl<P: Programs> Runner<P> {
         Ok(())
     }
 
-    fn reply(&self, (xid, reply): Served, outbox: &mut Outbox) {
+    fn reply(&self, (xid, reply): HandlerOutput, outbox: &mut Outbox) {
         let Some(OutgoingReply { header, body }) = reply else {
             return;
         };
@@ -510,7 +510,7 @@ impl<P: Programs> Runner<P> {
         }
     }
 
-    /// Takes what has happened at the channel, without waiting.
+    /// Handles the events of the channel without waiting.
     async fn take_submissions(&mut self) -> Result<(), End> {
         for _ in 0..SUBMISSIONS {
             if self.drains {
@@ -525,7 +525,7 @@ impl<P: Programs> Runner<P> {
         Ok(())
     }
 
-    /// Takes away what was written.
+    /// Removes the written bytes.
     fn sent(&mut self, outbox: &mut Outbox, written: Poll<io::Result<usize>>) -> io::Result<()> {
         if let Poll::Ready(written) = written {
             let calls = &mut self.calls;
@@ -534,7 +534,7 @@ impl<P: Programs> Runner<P> {
         Ok(())
     }
 
-    /// Takes a record. One that is no reply to an open call is dropped: its call was given up.
+    /// Handles a record. A reply to no open call is dropped: its call was cancelled.
     fn answer(&mut self, record: Vec<u8>) {
         match take_reply(&mut self.calls, record) {
             Ok(()) => self.delay = Duration::ZERO,
@@ -545,8 +545,8 @@ impl<P: Programs> Runner<P> {
     }
 }
 
-/// Connects to one of a server's addresses, from a local address if there is one, or else from any
-/// port if that will do.
+/// Connects to one of a server's addresses: from a given local address, or from any port if that is
+/// allowed.
 async fn dial(
     server: Arc<str>,
     local: Option<SocketAddr>,
@@ -586,7 +586,7 @@ async fn dial_one(
             },
             Err(error) => Err(error),
         };
-        // The port, or the pair of addresses, is taken.
+        // The port, or the pair of addresses, is in use.
         let taken = [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable];
         match in_use {
             Err(error) if any_port && taken.contains(&error.kind()) => {

@@ -17,7 +17,7 @@ use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use super::backward::Backward;
-use super::handlers::{Handlers, Served};
+use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
 use super::poll_once;
 use super::record::{self, Intake};
@@ -28,10 +28,10 @@ use crate::permit::ConnectionPermit;
 use crate::protocol::MsgType;
 use crate::router::Programs;
 
-/// Bytes of replies after which the next call waits until some of them were written.
+/// The number of bytes of unsent replies at which the next call waits.
 const FLUSH: usize = 64 << 10;
 
-/// Bytes of calls and replies after which the connections of others have their turn.
+/// The number of bytes of calls and replies after which the task yields to other connections.
 const TURN: usize = 64 << 10;
 
 pub(crate) struct Connection<P> {
@@ -39,34 +39,34 @@ pub(crate) struct Connection<P> {
     max_record: usize,
     handlers: Handlers<P>,
     backward: Backward,
-    /// Calls that came beyond the limits, while replies of the client were awaited.
-    parked: Parked,
+    /// Calls beyond the limits, received while replies of the client were outstanding.
+    parked: DeferredCalls,
     outbox: Outbox,
-    /// Bytes of calls and replies in this turn.
+    /// The number of bytes of calls and replies since the last yield.
     turn: usize,
-    /// When the first message of the outbox has to have gone.
+    /// The deadline for sending the first message of the outbox.
     send_deadline: Option<Instant>,
 }
 
 /// The client's side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// Calls come.
+    /// The client sends calls.
     Open,
-    /// The server drains: replies of the client are taken, and no calls.
+    /// The server drains. It accepts replies of the client, and no calls.
     Drains,
     /// The client has ended its side.
     Closed,
 }
 
-/// Calls that wait until the limits allow to serve them.
+/// Calls that wait for the limits.
 #[derive(Default)]
-struct Parked {
+struct DeferredCalls {
     calls: VecDeque<Vec<u8>>,
     bytes: usize,
 }
 
-impl Parked {
+impl DeferredCalls {
     fn push(&mut self, record: Vec<u8>) {
         self.bytes += record.capacity();
         self.calls.push_back(record);
@@ -79,15 +79,15 @@ impl Parked {
     }
 }
 
-/// Reads while the limits allow it, and while replies of the client are awaited: a handler may wait
-/// for one, behind calls that no limit allows.
+/// Reads while the limits allow it, and while replies of the client are outstanding: a handler may
+/// wait for a reply that follows calls beyond the limits.
 #[derive(Clone)]
-struct Limited {
+struct LimitedIntake {
     permit: Arc<ConnectionPermit>,
     awaited: Arc<AtomicBool>,
 }
 
-impl Limited {
+impl LimitedIntake {
     async fn unless_awaited(&self, allowed: impl Future<Output = ()>) {
         let mut allowed = pin!(allowed);
         poll_fn(|cx| match allowed.as_mut().poll(cx) {
@@ -98,7 +98,7 @@ impl Limited {
     }
 }
 
-impl Intake for Limited {
+impl Intake for LimitedIntake {
     async fn ready(&self) {
         self.unless_awaited(self.permit.ready()).await;
     }
@@ -130,7 +130,7 @@ impl<P: Programs> Connection<P> {
             max_record,
             handlers,
             backward,
-            parked: Parked::default(),
+            parked: DeferredCalls::default(),
             outbox: Outbox::default(),
             turn: 0,
             send_deadline: None,
@@ -154,7 +154,7 @@ impl<P: Programs> Connection<P> {
         mut drains: oneshot::Receiver<()>,
     ) -> io::Result<()> {
         let (reader, mut writer) = stream.into_split();
-        let limited = Limited {
+        let limited = LimitedIntake {
             permit: self.permit.clone(),
             awaited: self.backward.awaited(),
         };
@@ -173,7 +173,7 @@ impl<P: Programs> Connection<P> {
                 return writer.shutdown().await;
             }
             let time = self.permit.transfer_time();
-            // Calls that have come are served before their replies go in one system call.
+            // Received calls are served first, so that their replies are sent in one system call.
             tokio::select! {
                 biased;
                 _ = &mut drains, if side == Side::Open => side = Side::Drains,
@@ -208,12 +208,12 @@ impl<P: Programs> Connection<P> {
         }
     }
 
-    /// Returns true if all calls that were taken are answered.
+    /// Returns true if all accepted calls are answered.
     fn is_done(&self) -> bool {
         self.handlers.is_empty() && self.parked.calls.is_empty() && self.outbox.is_empty()
     }
 
-    /// Takes a record: a call, or a reply to a call of the server.
+    /// Handles a record: a call, or a reply to a backward call.
     async fn take(&mut self, record: Vec<u8>, side: Side) -> io::Result<()> {
         if is(&record, MsgType::Reply) {
             self.permit.arrived();
@@ -226,7 +226,7 @@ impl<P: Programs> Connection<P> {
                 self.park(record)?;
             }
         }
-        // No call is taken any more when the server drains.
+        // A draining server accepts no calls.
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl<P: Programs> Connection<P> {
         Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
     }
 
-    /// Begins to serve a call. One whose handler does not wait is answered at once.
+    /// Begins to serve a call. If its handler does not wait, the call is answered at once.
     async fn begin(&mut self, record: Vec<u8>) {
         self.permit.count_call();
         let (permit, len) = (&self.permit, record.capacity());
@@ -263,7 +263,7 @@ impl<P: Programs> Connection<P> {
         self.end_turn().await;
     }
 
-    /// Lets others have the thread once in a while: a peer may have calls all the time.
+    /// Yields now and then, since a peer may send calls without a pause.
     async fn end_turn(&mut self) {
         if self.turn < TURN {
             return consume_budget().await;
@@ -272,7 +272,7 @@ impl<P: Programs> Connection<P> {
         yield_now().await;
     }
 
-    fn reply(&mut self, (xid, reply): Served) {
+    fn reply(&mut self, (xid, reply): HandlerOutput) {
         if let Some(OutgoingReply { header, body }) = reply {
             self.turn += body.len();
             if let Err(max) = self.outbox.push_reply(&header, &body) {
@@ -282,14 +282,14 @@ impl<P: Programs> Connection<P> {
         self.count_outgoing();
     }
 
-    /// Counts the bytes that wait, and gives back what they do not need.
+    /// Counts the unsent bytes, and returns the rest of the budget.
     fn count_outgoing(&self) {
         self.permit
             .set_outgoing(self.outbox.memory() + self.parked.bytes);
         self.permit.trim();
     }
 
-    /// Writes what is possible without waiting if there are many bytes.
+    /// Writes without waiting if there are many bytes.
     async fn flush(&mut self, writer: &mut OwnedWriteHalf) -> io::Result<()> {
         if self.outbox.len() < FLUSH {
             return Ok(());
@@ -302,7 +302,7 @@ impl<P: Programs> Connection<P> {
         Ok(())
     }
 
-    /// Takes away bytes that were written.
+    /// Removes the written bytes.
     fn sent(&mut self, written: usize) {
         let backward = &mut self.backward;
         if self.outbox.advance(written, |xid| backward.set_sent(xid)) > 0 {
@@ -312,7 +312,8 @@ impl<P: Programs> Connection<P> {
     }
 }
 
-/// Waits until a deadline, which is as long from now on if there is none; for ever without a time.
+/// Waits until a deadline, which is set to this time from now if there is none; for ever without a
+/// time.
 async fn passed(deadline: &mut Option<Instant>, time: Option<Duration>) {
     let start = || time.and_then(|time| Instant::now().checked_add(time));
     *deadline = deadline.or_else(start);

@@ -1,4 +1,4 @@
-//! The handlers of one connection: a server's, or those of the services that a client carries.
+//! The handlers of one connection: of a server, or of a client's services.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,22 +13,22 @@ use crate::router::{Programs, Router};
 use crate::service::{HandlerDeadline, Peer};
 
 /// A handler that waits, and its reply.
-type Handler = Pin<Box<dyn Future<Output = Served> + Send>>;
+type Handler = Pin<Box<dyn Future<Output = HandlerOutput> + Send>>;
 
 /// The XID of a call, and its reply.
-pub(crate) type Served = (u32, Option<OutgoingReply>);
+pub(crate) type HandlerOutput = (u32, Option<OutgoingReply>);
 
-/// What the handlers of a connection share. They share nothing with other connections per call.
+/// The state that the handlers of a connection share. It is not shared with other connections.
 struct Services<P> {
     router: Arc<Router<P>>,
     peer: Arc<Peer>,
 }
 
-/// The calls of a connection that are served.
+/// The calls of a connection in service.
 pub(crate) struct Handlers<P> {
     services: Arc<Services<P>>,
-    /// Those that wait.
-    tasks: JoinSet<Served>,
+    /// The handlers that wait.
+    tasks: JoinSet<HandlerOutput>,
 }
 
 impl<P: Programs> Handlers<P> {
@@ -49,19 +49,19 @@ impl<P: Programs> Handlers<P> {
         self.tasks.is_empty()
     }
 
-    /// Returns how many handlers wait.
+    /// Returns the number of handlers that wait.
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Serves a call. If its handler does not wait, its reply is returned; else a task has it,
-    /// together with what `guard` returns.
+    /// Serves a call. If its handler does not wait, this returns its reply. Otherwise a task runs
+    /// the handler, and owns the result of `guard`.
     pub(crate) async fn begin<G: Send + 'static>(
         &mut self,
         record: Vec<u8>,
         deadline: HandlerDeadline<impl Future<Output = ()> + Send + 'static>,
         guard: impl FnOnce() -> G,
-    ) -> Option<Served> {
+    ) -> Option<HandlerOutput> {
         let xid = word(&record, 0).unwrap_or(0);
         let services = self.services.clone();
         let message = ReceivedMessage::whole(record.into());
@@ -83,11 +83,11 @@ impl<P: Programs> Handlers<P> {
     }
 
     /// Waits for the next reply of a handler that waits; for ever if none does.
-    pub(crate) async fn next(&mut self) -> Served {
+    pub(crate) async fn next(&mut self) -> HandlerOutput {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(served)) => return served,
-                // A panic is caught before: there is nothing else that can fail.
+                // Panics of handlers are caught earlier, so that the task cannot fail.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
             }
@@ -95,7 +95,7 @@ impl<P: Programs> Handlers<P> {
     }
 }
 
-/// Handlers go on when their caller is gone: what they have begun is not left half done.
+/// Handlers continue when their caller is gone, so that none stops half-way.
 impl<P> Drop for Handlers<P> {
     fn drop(&mut self) {
         self.tasks.detach_all();

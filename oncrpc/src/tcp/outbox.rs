@@ -1,4 +1,4 @@
-//! Records that are to be sent: many of them in one system call, items from where they are.
+//! Outgoing records: many are sent in one system call, and items without a copy.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,29 +10,29 @@ use xdrgen_runtime::SharedBytes;
 use super::record;
 use crate::message::{Body, padding};
 
-/// Slices of one system call: Linux takes up to 1,024.
+/// The maximum number of slices in one system call. Linux allows 1,024.
 const SLICES: usize = 64;
-/// Bytes of a buffer for what is copied. What is longer has a buffer of its own.
+/// The size in bytes of a buffer for copied data. Longer data have their own buffer.
 const BUFFER: usize = 16 << 10;
 
-/// Records that wait to be sent. Their headers and streams are copied into buffers, one behind the
-/// other; items are sent from where they are.
+/// The outgoing records. Their headers and streams are copied into buffers, and items are sent
+/// without a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that have gone.
+    /// The number of written bytes of the first piece.
     gone: usize,
-    /// The XID of each record that is a call, and how many of its bytes are to go.
+    /// The number of unwritten bytes of each record, with the XID if it is a call.
     records: VecDeque<(Option<u32>, usize)>,
-    /// How many records are replies.
+    /// The number of replies.
     replies: usize,
-    /// Whether a part of the first record has gone.
+    /// Whether a part of the first record is written.
     is_begun: bool,
-    /// Bytes that are to go.
+    /// The number of unwritten bytes.
     len: usize,
-    /// Bytes of the pieces, with what has gone of the first one.
+    /// The number of bytes of the pieces, with the written part of the first one.
     memory: usize,
-    /// A buffer whose bytes have all gone.
+    /// A spare buffer.
     spare: Vec<u8>,
 }
 
@@ -52,17 +52,17 @@ impl Piece {
 }
 
 impl Outbox {
-    /// Returns true if there is nothing to be sent.
+    /// Returns true if nothing is left to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Returns the number of bytes to be sent.
+    /// Returns the number of unwritten bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the number of replies that have not gone wholly.
+    /// Returns the number of replies that are not written completely.
     pub(crate) fn replies(&self) -> usize {
         self.replies
     }
@@ -75,7 +75,7 @@ impl Outbox {
     /// Adds a call.
     ///
     /// # Errors
-    /// Returns the number of bytes that are possible if there are more.
+    /// The record is too long; the error has the maximum size in bytes.
     pub(crate) fn push_call(&mut self, xid: u32, header: &[u8], body: &Body) -> Result<(), u64> {
         self.push(Some(xid), header, body)
     }
@@ -83,7 +83,7 @@ impl Outbox {
     /// Adds a reply.
     ///
     /// # Errors
-    /// Returns the number of bytes that are possible if there are more.
+    /// The record is too long; the error has the maximum size in bytes.
     pub(crate) fn push_reply(&mut self, header: &[u8], body: &Body) -> Result<(), u64> {
         self.push(None, header, body)?;
         self.replies += 1;
@@ -147,8 +147,8 @@ impl Outbox {
         }
     }
 
-    /// Takes away bytes that were written, and returns how many records have gone wholly. `begun`
-    /// is told the XID of each call that has begun to go.
+    /// Removes written bytes, and returns the number of records that are written completely. Calls
+    /// `begun` with the XID of each call of which a first part is written.
     pub(crate) fn advance(&mut self, written: usize, mut begun: impl FnMut(u32)) -> usize {
         self.free(written);
         self.len -= written;

@@ -14,21 +14,21 @@ use super::poll_once;
 
 /// The bit of a fragment's header that marks the last fragment.
 const LAST: u32 = 1 << 31;
-/// The most bytes that one fragment can have.
+/// The maximum size of a fragment in bytes.
 const MAX_FRAGMENT: usize = (LAST - 1) as usize;
-/// Memory grows by the bytes that have come, and by this much at first.
+/// The initial memory of a record in bytes. It grows with the received bytes.
 const STEP: usize = 64 << 10;
-/// Bytes of the buffer that takes several records in one system call.
+/// The size in bytes of the buffer that reads several records in one system call.
 const BUFFER: usize = 16 << 10;
-/// Records up to this long are read into memory that every connection has.
+/// Records up to this size in bytes fit the fixed minimum of a connection.
 const SHORT: usize = 8 << 10;
 
-/// Says when records are read, and into how much memory.
+/// Controls when records are read, and into how much memory.
 pub(crate) trait Intake {
     /// Waits until a record may be read.
     fn ready(&self) -> impl Future<Output = ()> + Send;
 
-    /// Waits until there is room for so many bytes of the record.
+    /// Waits for room for this number of bytes of the record.
     fn reserve(&self, bytes: usize) -> impl Future<Output = ()> + Send;
 
     /// Returns how long a record may take to arrive, from its first byte on.
@@ -38,7 +38,7 @@ pub(crate) trait Intake {
     fn timed_out(&self) -> io::Error;
 }
 
-/// Reads always.
+/// Reads without limits.
 impl Intake for () {
     async fn ready(&self) {}
 
@@ -53,12 +53,12 @@ impl Intake for () {
     }
 }
 
-/// Returns a reader that takes several records in one system call.
+/// Returns a reader that reads several records in one system call.
 pub(crate) fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
     BufReader::with_capacity(BUFFER, reader)
 }
 
-/// Reads a record, and returns it with the reader, so that the next read can own that.
+/// Reads a record, and returns it with the reader, so that the future can own the reader.
 pub(crate) async fn read_next<R: AsyncRead + Unpin, I: Intake>(
     mut reader: R,
     max: usize,
@@ -71,7 +71,7 @@ pub(crate) async fn read_next<R: AsyncRead + Unpin, I: Intake>(
 /// Reads a record of at most `max` bytes. Returns `None` if the stream ends before a record.
 ///
 /// # Errors
-/// Returns `InvalidData` if the record is longer, and `UnexpectedEof` if the stream ends within it.
+/// `InvalidData` if the record is longer; `UnexpectedEof` if the stream ends within it.
 // spec: rfc5531-11
 async fn read<R: AsyncRead + Unpin, I: Intake>(
     reader: &mut R,
@@ -80,7 +80,7 @@ async fn read<R: AsyncRead + Unpin, I: Intake>(
 ) -> io::Result<Option<Vec<u8>>> {
     intake.ready().await;
     let mut record = Vec::new();
-    let mut arrival = Arrival::new(intake);
+    let mut arrival = PartialRecord::new(intake);
     let mut first = true;
     loop {
         let Some(header) = read_header(reader, first, &mut arrival).await? else {
@@ -102,14 +102,14 @@ async fn read<R: AsyncRead + Unpin, I: Intake>(
     }
 }
 
-/// A record that arrives: its memory, and its time.
-struct Arrival<'i, I> {
+/// An arriving record: its memory, and its deadline.
+struct PartialRecord<'i, I> {
     intake: &'i I,
     reserved: usize,
     deadline: Option<Instant>,
 }
 
-impl<'i, I: Intake> Arrival<'i, I> {
+impl<'i, I: Intake> PartialRecord<'i, I> {
     fn new(intake: &'i I) -> Self {
         Self {
             intake,
@@ -118,8 +118,8 @@ impl<'i, I: Intake> Arrival<'i, I> {
         }
     }
 
-    /// Reserves `whole` bytes if there is no room for `end` bytes yet: all at once, so that two
-    /// records never wait for each other.
+    /// Reserves `whole` bytes if there is no room for `end` bytes yet. It reserves all at once, so
+    /// that two records never wait for each other.
     async fn reserve(&mut self, end: usize, whole: usize) {
         if end <= self.reserved {
             return;
@@ -132,7 +132,8 @@ impl<'i, I: Intake> Arrival<'i, I> {
         }
     }
 
-    /// Reads within the record's time, which begins when a part of it has come, and more has not.
+    /// Reads before the record's deadline. The time begins when only a part of the record has
+    /// arrived.
     async fn within<T>(&mut self, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let mut read = pin!(read);
         if let Poll::Ready(done) = poll_once(read.as_mut()).await {
@@ -150,11 +151,11 @@ impl<'i, I: Intake> Arrival<'i, I> {
     }
 }
 
-/// Reads the header of a fragment. Returns `None` if the stream ends before it, where it may.
+/// Reads the header of a fragment. Returns `None` if the stream ends before it and that is allowed.
 async fn read_header<R: AsyncRead + Unpin, I: Intake>(
     reader: &mut R,
     first: bool,
-    arrival: &mut Arrival<'_, I>,
+    arrival: &mut PartialRecord<'_, I>,
 ) -> io::Result<Option<u32>> {
     let mut header = [0; 4];
     let mut count = 0;
@@ -180,7 +181,7 @@ async fn read_fragment<R: AsyncRead + Unpin, I: Intake>(
     reader: &mut R,
     length: usize,
     record: &mut Vec<u8>,
-    arrival: &mut Arrival<'_, I>,
+    arrival: &mut PartialRecord<'_, I>,
 ) -> io::Result<()> {
     let end = record.len() + length;
     while record.len() < end {
@@ -196,10 +197,10 @@ async fn read_fragment<R: AsyncRead + Unpin, I: Intake>(
     Ok(())
 }
 
-/// Returns by how many bytes the memory of a record grows.
+/// Returns the number of bytes by which the memory of a record grows.
 fn growth(len: usize, missing: usize) -> usize {
     let step = STEP.max(3 * len);
-    // Few bytes more are better taken at once than by another copy.
+    // A small rest is reserved at once, which saves another copy.
     if missing <= 2 * step { missing } else { step }
 }
 
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_may_end_between_records_alone() {
+    fn stream_may_end_only_between_records() {
         assert!(read_all(&[], 9).unwrap().is_empty());
         for bytes in [&[0x80, 0, 0][..], &[0x80, 0, 0, 2, 1], &[0, 0, 0, 1, 1]] {
             let error = read_all(bytes, 9).unwrap_err();

@@ -1,4 +1,4 @@
-//! Calls that go into an outbox, and the replies to them, at either end.
+//! Moves calls to an outbox, and matches their replies, at either end.
 
 use super::outbox::Outbox;
 use crate::calls::Calls;
@@ -6,15 +6,15 @@ use crate::error::CallErrorKind;
 use crate::message::{ReceivedMessage, word};
 use crate::protocol::MsgType;
 
-/// Bytes that are to be sent, beyond which no further call begins.
+/// The number of unwritten bytes at which no further call begins.
 const MAX_OUTBOX: usize = 4 << 20;
 
-/// Returns true if a record is a message of this type, as far as its beginning tells.
+/// Returns true if the beginning of a record is that of a message of this type.
 pub(crate) fn is(record: &[u8], message_type: MsgType) -> bool {
     word(record, 1) == Some(message_type.value().cast_unsigned())
 }
 
-/// Puts the calls that have a place into the outbox.
+/// Puts as many calls as may be in flight into the outbox.
 pub(crate) fn push_calls(calls: &mut Calls, outbox: &mut Outbox) {
     let mut header = Vec::new();
     while outbox.len() < MAX_OUTBOX {
@@ -34,7 +34,8 @@ pub(crate) fn push_calls(calls: &mut Calls, outbox: &mut Outbox) {
     }
 }
 
-/// Ends the call whose reply a record is. If there is none, it is an error with the record's XID.
+/// Ends the call whose reply is in a record. Without such a call, it returns the record's XID as an
+/// error.
 pub(crate) fn take_reply(calls: &mut Calls, record: Vec<u8>) -> Result<(), Option<u32>> {
     let xid = word(&record, 0).filter(|_| is(&record, MsgType::Reply));
     let completion = xid.and_then(|xid| calls.take(xid)).ok_or(xid)?;

@@ -1,4 +1,4 @@
-//! The server's end: a task for each connection.
+//! The server: a task for each connection.
 
 use std::future::Future;
 use std::io;
@@ -40,15 +40,15 @@ impl ServerConfig {
         }
     }
 
-    /// Sets how long, in bytes, a call may be, and a reply to a backward call. A longer one ends its
-    /// connection.
+    /// Sets the maximum size in bytes of a call and of a reply to a backward call. A larger one
+    /// closes its connection.
     #[must_use]
     pub const fn max_record(self, max_record: usize) -> Self {
         Self { max_record, ..self }
     }
 
-    /// Sets how many calls to one client may be in flight ([`Context::caller`]). Then 128 more
-    /// wait, and others fail. It is to be no more than the client serves at once
+    /// Sets the maximum number of backward calls to one client in flight ([`Context::caller`]). Up
+    /// to 128 more are queued, and further calls fail. It must not exceed the client's maximum
     /// ([`ClientConfig::max_served`](super::ClientConfig::max_served)).
     ///
     /// [`Context::caller`]: crate::Context::caller
@@ -60,7 +60,7 @@ impl ServerConfig {
         }
     }
 
-    /// Sets after how long a quiet connection is probed; never for `None`.
+    /// Sets the idle time before a connection is probed; `None` disables probes.
     #[must_use]
     pub const fn keepalive(self, keepalive: Option<Duration>) -> Self {
         Self { keepalive, ..self }
@@ -80,7 +80,7 @@ pub struct Server<P> {
     listener: TcpListener,
     config: ServerConfig,
     control: ServerControl,
-    /// Numbers connections.
+    /// The number of the next connection.
     next: AtomicU64,
 }
 
@@ -88,7 +88,7 @@ impl<P: Programs> Server<P> {
     /// Listens at an address.
     ///
     /// # Errors
-    /// Returns the system's error.
+    /// The system's error.
     pub async fn bind(address: impl ToSocketAddrs, router: Router<P>) -> io::Result<Self> {
         Ok(Self {
             router: Arc::new(router),
@@ -105,7 +105,7 @@ impl<P: Programs> Server<P> {
         Self { config, ..self }
     }
 
-    /// Sets the control: who may connect, and the limits.
+    /// Sets the control: the admission of peers, and the limits.
     #[must_use]
     pub fn control(self, control: &ServerControl) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl<P: Programs> Server<P> {
     /// Returns the address.
     ///
     /// # Errors
-    /// Returns the system's error.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -127,8 +127,8 @@ impl<P: Programs> Server<P> {
         self.run_until(std::future::pending()).await;
     }
 
-    /// Serves until a future ends. Then no connection and no call is taken any more, and the calls
-    /// that were taken are answered.
+    /// Serves until a future ends, and then drains: it accepts no connection and no call, and
+    /// answers the accepted calls.
     pub async fn run_until(self, end: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
         let mut open = Open::default();
@@ -161,7 +161,7 @@ impl<P: Programs> Server<P> {
         drains: oneshot::Receiver<()>,
     ) -> Option<impl Future<Output = ()> + use<P>> {
         let request = ConnectRequest::new(address, "tcp", &[]);
-        // The reason was logged and counted.
+        // The reason is logged and counted.
         let permit = self.control.admit(&request).ok()?;
         let number = self.next.fetch_add(1, Relaxed);
         let (caller, submissions) = CallerChannel::new(number, address.to_string(), None);
@@ -190,11 +190,11 @@ impl<P: Programs> Server<P> {
     }
 }
 
-/// Tells the connections that the server drains: by being dropped.
+/// Dropping this informs the connections that the server drains.
 #[derive(Default)]
 struct Open {
     connections: Vec<oneshot::Sender<()>>,
-    /// The size at which those that have ended are removed.
+    /// The size at which ended tasks are removed.
     sweep_at: usize,
 }
 
@@ -211,13 +211,13 @@ impl Open {
     }
 }
 
-/// Waits after a connection could not be accepted, unless that was the fault of the connection.
+/// Waits after a failure to accept, unless the connection itself caused it.
 async fn pause(error: io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if [ConnectionAborted, ConnectionReset, Interrupted].contains(&error.kind()) {
         return;
     }
-    // Such as too many open files: it passes when a connection ends.
+    // Too many open files, for example, which passes when a connection ends.
     tracing::warn!(%error, "can't accept");
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

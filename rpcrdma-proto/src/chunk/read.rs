@@ -34,7 +34,7 @@ impl From<v2::ReadSegment> for ReadSegment {
     }
 }
 
-/// The Read list as it came, of either version.
+/// A received Read list of either version.
 #[derive(Clone, Copy, Debug)]
 pub enum ReadList<'a> {
     /// Of Version One.
@@ -104,8 +104,8 @@ impl Iterator for ReadSegments<'_> {
     }
 }
 
-/// How a call is put together: which bytes of it were sent inline, and which are to be read from
-/// the requester's memory.
+/// The assembly of a call: which bytes arrived inline, and which the responder reads from the
+/// requester's memory.
 ///
 /// Validated: positions are multiples of four, in order, within the message and not overlapping, no
 /// sum overflows, and the whole is within the [`ChunkLimits`].
@@ -132,7 +132,7 @@ impl Iterator for ReadSegments<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadPlan<'a> {
     reads: ReadList<'a>,
-    /// Bytes of the Payload stream that came inline; none if it is a chunk itself.
+    /// The number of inline bytes of the Payload stream; `None` if the stream is itself a chunk.
     inline: Option<u32>,
     /// Bytes of the whole message.
     length: u32,
@@ -143,7 +143,7 @@ impl<'a> ReadPlan<'a> {
     /// has `inline` bytes after the header.
     ///
     /// # Errors
-    /// The list is no valid one for such a message.
+    /// The list is invalid for such a message.
     pub fn inline(
         reads: ReadList<'a>,
         inline: usize,
@@ -166,7 +166,7 @@ impl<'a> ReadPlan<'a> {
     /// Position zero.
     ///
     /// # Errors
-    /// The list is no valid one for such a message.
+    /// The list is invalid for such a message.
     // spec: rfc8166-3.5.3-b, rfc8166-3.5.3-c
     pub fn long(reads: ReadList<'a>, limits: &ChunkLimits) -> Result<Self, ChunkError> {
         within(&reads, limits)?;
@@ -186,8 +186,8 @@ impl<'a> ReadPlan<'a> {
         .validated(segments, stream, limits)
     }
 
-    /// Fills in the length. The Payload stream without what the chunks hold has `stream` bytes; the
-    /// first `skip` segments hold it, if it is not inline.
+    /// Computes the length. The Payload stream has `stream` bytes without the contents of the
+    /// chunks. If it is not inline, the first `skip` segments contain it.
     // spec: rfc8166-3.4.5-a, rfc8166-3.4.5-b
     fn validated(self, skip: usize, stream: u64, limits: &ChunkLimits) -> Result<Self, ChunkError> {
         // Bytes of the unreduced message that are accounted for, those of them that chunks hold,
@@ -303,7 +303,7 @@ pub enum Piece {
         /// How many.
         length: u32,
     },
-    /// What an RDMA Read of this segment brings.
+    /// The data of an RDMA Read of this segment.
     Read {
         /// Where it belongs.
         at: u32,
@@ -322,9 +322,9 @@ pub enum Piece {
 /// The pieces of a [`ReadPlan`]. It was validated, so that no number here can leave its 32 bits.
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
-    /// The Payload stream without what the chunks hold.
+    /// The Payload stream without the contents of the chunks.
     stream: Stream<'a>,
-    /// Segments of chunks still to come, but for the one that waits.
+    /// The remaining segments of chunks, without the pending one.
     chunks: ReadSegments<'a>,
     waiting: Option<ReadSegment>,
     /// The chunk that was begun: its Position, and its bytes so far.
@@ -333,14 +333,14 @@ pub struct Pieces<'a> {
     at: u32,
 }
 
-/// What is left of a Payload stream without what the chunks hold.
+/// The rest of a Payload stream without the contents of the chunks.
 #[derive(Clone, Debug)]
 enum Stream<'a> {
     Inline {
         from: u32,
         left: u32,
     },
-    /// The chunk at Position zero: the rest of one segment, and those after it.
+    /// The chunk at Position zero: the rest of one segment, and the segments after it.
     Remote {
         segments: ReadSegments<'a>,
         rest: Segment,

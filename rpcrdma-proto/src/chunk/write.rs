@@ -58,7 +58,7 @@ impl<'a> WriteChunk<'a> {
         for segment in chunk.segments() {
             capacity = capacity.saturating_add(u64::from(segment.validated()?.length));
         }
-        // A chunk may be larger than any result: what is over the limit is not used.
+        // A chunk may be larger than any result. The part beyond the limit is not used.
         let capacity = u32::try_from(capacity)
             .unwrap_or(u32::MAX)
             .min(limits.max_bytes);
@@ -151,8 +151,8 @@ impl Iterator for FilledSegments<'_> {
 /// that the returned segments are those that it offered.
 ///
 /// # Errors
-/// `NotAsOffered` if the segments are others, `ReturnedTooMuch` if they are longer, or not filled
-/// one after the other.
+/// `NotAsOffered` if the segments differ from the offered ones; `ReturnedTooMuch` if they are
+/// longer, or are not filled in order.
 pub fn check_returned(
     offered: impl IntoIterator<Item = Segment>,
     returned: impl IntoIterator<Item = Segment>,

@@ -12,8 +12,8 @@ use crate::version::{V1_INLINE_THRESHOLD, V2_INLINE_THRESHOLD, Version};
 /// The maximum number of segments in one outgoing message.
 pub const MAX_CALL_SEGMENTS: usize = 64;
 
-/// The maximum number of Write chunks that one incoming call may offer: more than any binding of
-/// NFS uses.
+/// The maximum number of Write chunks that one incoming call may offer. No upper-layer binding of
+/// NFS uses as many.
 pub(super) const MAX_WRITE_CHUNKS: usize = 16;
 
 /// The role of this end of the connection (xcharext-03, section 1.3). Forward calls go from the

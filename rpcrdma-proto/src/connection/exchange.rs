@@ -65,7 +65,8 @@ pub(super) struct PropertyExchange {
     outgoing: VecDeque<QueuedOperation>,
     /// Our properties of rtrext-02, which are fixed; `None` where the extension is off.
     capabilities: Option<Box<RtrCapabilities>>,
-    /// The maximum size in bytes to which a peer's request may raise our receive buffers.
+    /// The maximum size in bytes to which a peer's request may raise the size of our receive
+    /// buffers.
     most: u32,
     can_invalidate: bool,
 }
@@ -74,7 +75,7 @@ pub(super) struct PropertyExchange {
 struct RegisteredProperty {
     code: Propid,
     ours: ArrayVec<u8, MAX_VALUE_LEN>,
-    theirs: Option<ArrayVec<u8, MAX_VALUE_LEN>>,
+    peer_value: Option<ArrayVec<u8, MAX_VALUE_LEN>>,
 }
 
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ impl core::error::Error for RegisterError {}
 
 /// The effect of a received operation.
 pub(super) enum PropertyEvent {
-    /// Nothing that the consumer sees changes.
+    /// The operation changes nothing that the consumer sees.
     Nothing,
     /// The peer has announced properties. If that completes a pending change, this is its outcome.
     Changed(Option<ChangeOutcome>),
@@ -152,7 +153,7 @@ impl PropertyExchange {
         self.changed.clear();
         (self.requested, self.request, self.pending) = (None, None, PendingChanges::default());
         for registered in &mut self.properties {
-            registered.theirs = None;
+            registered.peer_value = None;
         }
     }
 
@@ -209,7 +210,7 @@ impl PropertyExchange {
         self.properties.push(RegisteredProperty {
             code,
             ours,
-            theirs: None,
+            peer_value: None,
         });
         Ok(())
     }
@@ -219,7 +220,7 @@ impl PropertyExchange {
         self.properties
             .iter()
             .find(|one| one.code == code)?
-            .theirs
+            .peer_value
             .as_deref()
     }
 
@@ -277,21 +278,21 @@ impl PropertyExchange {
     pub(super) fn request_failed(
         &mut self,
         by_error: bool,
-        link: &mut ConnectionParams,
+        params: &mut ConnectionParams,
     ) -> Option<ChangeOutcome> {
         self.request = None;
-        let wish = self.requested.take()?;
-        if let BasicProperty::ReceiveBufferSize(size) = wish.value {
-            link.requested_size = None;
-            // The answer may have said that the size is smaller now: that of the other draft can't
-            // be read.
+        let change = self.requested.take()?;
+        if let BasicProperty::ReceiveBufferSize(size) = change.value {
+            params.requested_size = None;
+            // The undecodable answer may have announced a smaller size: the peer may use the other
+            // draft.
             let may_be_smaller = !by_error && self.draft == Some(PropertyDraft::Characteristics);
-            if may_be_smaller && size < link.peer.values().receive_buffer_size {
-                link.peer.on_changed(wish.value);
+            if may_be_smaller && size < params.peer.values().receive_buffer_size {
+                params.peer.on_changed(change.value);
             }
         }
         Some(ChangeOutcome {
-            requested: wish.value,
+            requested: change.value,
             value: None,
         })
     }
@@ -301,8 +302,8 @@ impl PropertyExchange {
     pub(super) fn lost(&mut self) -> impl Iterator<Item = ChangeOutcome> + use<> {
         self.request = None;
         let all = self.requested.take().into_iter().chain(self.pending.take());
-        all.map(|wish| ChangeOutcome {
-            requested: wish.value,
+        all.map(|change| ChangeOutcome {
+            requested: change.value,
             value: None,
         })
     }
@@ -334,25 +335,25 @@ impl PropertyExchange {
         credits: u32,
         info: &[u8],
         posted: u32,
-        link: &mut ConnectionParams,
+        params: &mut ConnectionParams,
     ) -> xdr::Result<PropertyEvent> {
-        link.peer_has_properties = true;
+        params.peer_has_properties = true;
         let Some(draft) = self.draft else {
             return Ok(PropertyEvent::Nothing);
         };
         match draft.read(code, info)? {
             Some(PropertyOperation::Start(connprop)) => {
-                link.peer.connected(&connprop)?;
+                params.peer.connected(&connprop)?;
                 self.store_values(connprop.start.iter());
                 Ok(PropertyEvent::Changed(None))
             }
             Some(PropertyOperation::Request(request)) => {
-                let (answer, event) = self.on_request(draft, &request, posted, link)?;
+                let (answer, event) = self.on_request(draft, &request, posted, params)?;
                 self.answers.push_back((xid, credits, answer));
                 Ok(event)
             }
-            Some(PropertyOperation::Response(response)) => self.on_response(xid, &response, link),
-            Some(PropertyOperation::Update(update)) => self.on_update(&update, link),
+            Some(PropertyOperation::Response(response)) => self.on_response(xid, &response, params),
+            Some(PropertyOperation::Update(update)) => self.on_update(&update, params),
             None => Ok(PropertyEvent::Nothing),
         }
     }
@@ -362,20 +363,20 @@ impl PropertyExchange {
     fn on_update(
         &mut self,
         update: &PropertyUpdate<'_>,
-        link: &mut ConnectionParams,
+        params: &mut ConnectionParams,
     ) -> xdr::Result<PropertyEvent> {
         let now = update.now();
-        link.peer.on_updprop(&Updprop { now })?;
+        params.peer.on_updprop(&Updprop { now })?;
         self.store_values(now.iter());
         let ended = if update.clears {
-            self.pending.cleared(&now, link.peer.values())
+            self.pending.cleared(&now, params.peer.values())
         } else {
             None
         };
         let is_open =
             self.requested.is_some_and(RequestedChange::is_size) || self.pending.has(PROP_RBSIZ);
-        // It may have crossed the request (decision D17).
-        link.requested_size = link.requested_size.filter(|_| is_open);
+        // The update may have crossed the request (decision D17).
+        params.requested_size = params.requested_size.filter(|_| is_open);
         Ok(PropertyEvent::Changed(ended))
     }
 
@@ -387,7 +388,7 @@ impl PropertyExchange {
                 .iter_mut()
                 .find(|one| one.code == value.which)
             {
-                registered.theirs = value.data.try_into().ok();
+                registered.peer_value = value.data.try_into().ok();
             }
         }
     }
@@ -400,21 +401,21 @@ impl PropertyExchange {
         draft: PropertyDraft,
         request: &Reqprop<'_>,
         posted: u32,
-        link: &mut ConnectionParams,
+        params: &mut ConnectionParams,
     ) -> xdr::Result<(PropertyResponse, PropertyEvent)> {
-        let (mut next, mut event) = (link.local, PropertyEvent::Nothing);
+        let (mut next, mut event) = (params.local, PropertyEvent::Nothing);
         let (most, has_structure, mut pends) = (self.most, self.has_structure(), false);
-        let means = ChangeLimits {
+        let limits = ChangeLimits {
             draft,
             can_invalidate: self.can_invalidate,
             most,
             posted,
         };
-        let answer = PropertyResponse::to_request(request, link.peer.support(), |wanted| {
-            // Buffers that have a structure have its length.
+        let answer = PropertyResponse::to_request(request, params.peer.support(), |wanted| {
+            // The structure fixes the length of the buffers.
             let decision = match wanted {
                 BasicProperty::ReceiveBufferSize(_) if has_structure => return Decision::Reject,
-                _ => means.decide(wanted, &next),
+                _ => limits.decide(wanted, &next),
             };
             match (decision, wanted) {
                 (Decision::Accept, BasicProperty::ReceiveBufferSize(size)) => {
@@ -438,7 +439,7 @@ impl PropertyExchange {
             }
             decision
         })?;
-        link.local = next;
+        params.local = next;
         if pends {
             self.changed.defer_growth();
         }
@@ -451,41 +452,41 @@ impl PropertyExchange {
         &mut self,
         xid: u32,
         response: &ChangeResponse<'_>,
-        link: &mut ConnectionParams,
+        params: &mut ConnectionParams,
     ) -> xdr::Result<PropertyEvent> {
         if self.request != Some(xid) {
             return Ok(PropertyEvent::Nothing);
         }
-        let Some(wish) = self.requested else {
+        let Some(change) = self.requested else {
             self.request = None;
             return Ok(PropertyEvent::Nothing);
         };
-        let word = wish.value.word().to_be_bytes();
+        let word = change.value.word().to_be_bytes();
         let want = [Propval {
-            which: wish.value.code(),
+            which: change.value.code(),
             data: &word,
         }];
         let held = match response.disposition(&Reqprop {
             want: (&want).into(),
         }) {
-            Some(Disposition::Done(_)) => Some(wish.value),
+            Some(Disposition::Done(_)) => Some(change.value),
             Some(Disposition::Other(other)) => BasicProperty::from_propval(&other)?,
             Some(Disposition::Pending(_)) => {
                 (self.request, self.requested) = (None, None);
-                self.pending.push(wish);
+                self.pending.push(change);
                 return Ok(PropertyEvent::Nothing);
             }
             Some(Disposition::Rejected(_)) | None => None,
         };
         (self.request, self.requested) = (None, None);
-        if wish.is_size() {
-            link.requested_size = None;
+        if change.is_size() {
+            params.requested_size = None;
         }
         if let Some(held) = held {
-            link.peer.on_changed(held);
+            params.peer.on_changed(held);
         }
         Ok(PropertyEvent::Answered(ChangeOutcome {
-            requested: wish.value,
+            requested: change.value,
             value: held,
         }))
     }
@@ -499,21 +500,21 @@ impl PropertyExchange {
     pub(super) fn transmit(
         &mut self,
         buffer: &mut [u8],
-        link: &mut ConnectionParams,
+        params: &mut ConnectionParams,
         requests: &mut Requester,
         serving: &mut Responder,
     ) -> Option<usize> {
         let draft = self.draft?;
-        if self.is_first(link) {
+        if self.is_first(params) {
             let xid = self.fresh_xid(requests, serving);
-            let bytes = self.write_start(buffer, xid, requests.credits.requested(), link)?;
-            link.announced = true;
+            let bytes = self.write_start(buffer, xid, requests.credits.requested(), params)?;
+            params.announced = true;
             requests.credits.on_first_sent();
             return Some(bytes);
         }
-        // The requester of an operation has its credit back with the next reply: what answers it
-        // goes before that.
-        if let Some(bytes) = self.transmit_answer(buffer, link, serving.credits.current_grant()) {
+        // The next reply returns the credit of an operation, so the answer to the operation
+        // precedes it.
+        if let Some(bytes) = self.transmit_answer(buffer, params, serving.credits.current_grant()) {
             return Some(bytes);
         }
         if let Some((xid, asked, answer)) = self.answers.front() {
@@ -522,33 +523,33 @@ impl PropertyExchange {
             self.answers.pop_front();
             return Some(bytes);
         }
-        // Replies that wait were made for the sizes that hold now: a request may ask for less.
+        // Queued replies are planned for the current sizes, and the request may lower them.
         if !serving.has_replies()
             && let Some(xid) = requests.transmit_properties()
         {
-            let wanted = self.requested.map(|wish| wish.value);
+            let wanted = self.requested.map(|change| change.value);
             return wire::write_request(buffer, xid, requests.credits.requested(), wanted);
         }
         if self.changed.is_empty() && self.outgoing.is_empty() {
             return None;
         }
         let xid = self.fresh_xid(requests, serving);
-        self.transmit_one_way(draft, buffer, link, &mut requests.credits, xid)
+        self.transmit_one_way(draft, buffer, params, &mut requests.credits, xid)
     }
 
     fn transmit_one_way(
         &mut self,
         draft: PropertyDraft,
         buffer: &mut [u8],
-        link: &ConnectionParams,
+        params: &ConnectionParams,
         credits: &mut RequesterCredits,
         xid: u32,
     ) -> Option<usize> {
-        link.version.filter(|version| *version == Version::Two)?;
-        if link.announced && !self.changed.is_empty() && credits.take_one_way() {
+        params.version.filter(|version| *version == Version::Two)?;
+        if params.announced && !self.changed.is_empty() && credits.take_one_way() {
             let changed = self.changed.as_slice();
             let (bytes, event) =
-                draft.write_update(buffer, xid, credits.requested(), changed, &link.local)?;
+                draft.write_update(buffer, xid, credits.requested(), changed, &params.local)?;
             self.changed.mark_sent(event);
             return Some(bytes);
         }
@@ -569,10 +570,10 @@ impl PropertyExchange {
     fn transmit_answer(
         &mut self,
         buffer: &mut [u8],
-        link: &ConnectionParams,
+        params: &ConnectionParams,
         credits: u32,
     ) -> Option<usize> {
-        link.version.filter(|version| *version == Version::Two)?;
+        params.version.filter(|version| *version == Version::Two)?;
         let at = self.outgoing.iter().position(|next| !next.is_call)?;
         let next = self.outgoing.get(at)?;
         let bytes = wire::optional(
@@ -592,30 +593,30 @@ impl PropertyExchange {
     }
 
     /// Returns whether the next message announces our properties.
-    pub(super) fn is_first(&self, link: &ConnectionParams) -> bool {
-        !link.announced
-            && link.peer_has_properties
+    pub(super) fn is_first(&self, params: &ConnectionParams) -> bool {
+        !params.announced
+            && params.peer_has_properties
             && self.is_enabled()
-            && link.version == Some(Version::Two)
+            && params.version == Some(Version::Two)
     }
 
     /// Returns whether a message is queued that needs a credit and has no reply.
     #[inline]
-    pub(super) fn has_one_way(&self, link: &ConnectionParams) -> bool {
-        // One branch: each poll asks, and nearly always nothing is queued.
-        (self.outgoing.len() | self.changed.as_slice().len()) != 0 && self.finds_one_way(link)
+    pub(super) fn has_one_way(&self, params: &ConnectionParams) -> bool {
+        // One branch, since each poll asks this, and the queues are nearly always empty.
+        (self.outgoing.len() | self.changed.as_slice().len()) != 0 && self.finds_one_way(params)
     }
 
     #[cold]
-    fn finds_one_way(&self, link: &ConnectionParams) -> bool {
+    fn finds_one_way(&self, params: &ConnectionParams) -> bool {
         let has_calls = self.outgoing.iter().any(|next| next.is_call);
-        link.announced && (has_calls || !self.changed.is_empty())
+        params.announced && (has_calls || !self.changed.is_empty())
     }
 
     /// Returns whether no property, answer or operation is queued.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        // One branch: each poll asks.
+        // One branch, since each poll asks this.
         (self.changed.as_slice().len() | self.outgoing.len() | self.answers.len()) == 0
     }
 
@@ -624,7 +625,7 @@ impl PropertyExchange {
     fn has_structure(&self) -> bool {
         self.capabilities
             .as_ref()
-            .is_some_and(|abilities| abilities.structure.is_some())
+            .is_some_and(|capabilities| capabilities.structure.is_some())
     }
 }
 
@@ -660,7 +661,7 @@ impl ChangeLimits {
         let grown = wanted.min(self.most);
         match self.draft {
             _ if (V2_INLINE_THRESHOLD..=ours).contains(&wanted) => Decision::Accept,
-            // Below what every receiver takes there is nothing to be had.
+            // A size below the default threshold gains nothing.
             PropertyDraft::Properties
                 if wanted < V2_INLINE_THRESHOLD && ours > V2_INLINE_THRESHOLD =>
             {
@@ -668,8 +669,7 @@ impl ChangeLimits {
             }
             // ROPT_UPDPROP announces a larger size once no receives of the old size are posted.
             PropertyDraft::Properties => Decision::Reject,
-            // By ROPT_UPDXCH, which says that it is the answer, if there is something larger to
-            // come.
+            // ROPT_UPDXCH announces the larger size, and says that it completes the request.
             PropertyDraft::Characteristics if grown > ours && grown >= self.posted => {
                 Decision::Defer
             }

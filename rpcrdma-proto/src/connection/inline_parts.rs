@@ -33,7 +33,7 @@ pub(super) fn no_parts<'a>() -> InlineParts<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct ReducedIter<'a> {
     items: slice::Iter<'a, DataItem>,
-    /// A bit for each that is to come, the next one's lowest.
+    /// A bit for each remaining item, the lowest for the next one.
     reduced: u64,
 }
 

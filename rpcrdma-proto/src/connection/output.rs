@@ -249,8 +249,8 @@ pub enum CallFailure {
     Cancelled,
     /// The deadline passed.
     TimedOut,
-    /// The connection was lost when the peer may have had the call, which was not to be transmitted
-    /// again (`Session::call_once`).
+    /// The connection was lost after the call was transmitted, and the call must not be
+    /// retransmitted (`Session::call_once`).
     Disconnected(CloseReason),
     /// The session ended.
     Closed(CloseReason),
@@ -265,7 +265,7 @@ impl fmt::Display for CallFailure {
             Self::Peer(PeerError::Versions { low, high }) => {
                 write!(
                     f,
-                    "the peer answered that it speaks the versions {low} to {high}"
+                    "the peer answered that it supports versions {low} to {high}"
                 )
             }
             Self::Peer(PeerError::Header) => f.write_str(
@@ -321,12 +321,12 @@ impl CloseReason {
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Drained => "all is done, and the consumer closed it",
+            Self::Drained => "all calls are complete, and the consumer closed it",
             Self::Aborted => "the consumer closed it",
             Self::NoVersion => "the two ends have no version in common",
             Self::NegotiationTimeout => "the first message was not answered in time",
             Self::Unresponsive => {
-                "every credit belongs to a call that was given up, and the peer \
+                "every credit belongs to a cancelled call, and the peer \
                 answers none of them"
             }
             Self::CreditOverrun => "the peer has sent more calls than it was granted",

@@ -85,7 +85,7 @@ impl ConnectionParams {
     pub(super) fn max_receive_version(&self) -> Version {
         match self.role {
             Role::Client => self.negotiation.version().unwrap_or(Version::One),
-            // The negotiated version holds as long as the connection.
+            // The negotiated version is fixed for the connection.
             Role::Server => self
                 .version
                 .filter(|version| *version == Version::One)

@@ -20,8 +20,8 @@ pub(super) struct OutputQueues {
 }
 
 /// The events of most calls, whose messages are in receive buffers. The compact form has no
-/// destructor and is written in place: an [`Event`] would be built elsewhere and moved, which takes
-/// longer than all the rest.
+/// destructor and is written in place: an [`Event`] would be built elsewhere and moved, which costs
+/// more than everything else here.
 #[derive(Clone, Copy, Debug)]
 enum CompactEvent {
     Call {

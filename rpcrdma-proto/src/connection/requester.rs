@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use super::inline_parts::{InlineParts, no_parts};
 use super::output::{Action, CallFailure, Exposure, SendOwner, Transmit};
 use super::queues::OutputQueues;
+use super::rtr::calls::GroupCalls;
 use super::rtr::group_sender::GroupSender;
 use super::states::{RequestEvent, RequestState};
 use crate::chunk::Segment;
@@ -41,15 +42,15 @@ pub(super) struct Requester {
     calls: Calls<Request>,
     /// The maximum number of segments that the transport may expose for one call.
     max_segments: usize,
-    /// Calls without a credit. Calls that had one before go first: they are older.
+    /// Calls without a credit. Calls that had one before precede the others, since they are older.
     waiting: CallQueue,
     /// Calls that can be transmitted.
     ready: CallQueue,
     pub(super) credits: RequesterCredits,
     /// Messages of calls that have their credits and were not sent yet.
     unsent: u32,
-    /// Receives reserved for replies in several transmissions.
-    reserved: u32,
+    /// The state of rtrext-02, if it is enabled.
+    groups: Option<Box<GroupCalls>>,
     /// The maximum number of calls of the consumer, and their current number.
     max_calls: u16,
     open: u16,
@@ -82,11 +83,9 @@ pub enum SessionCallError {
 impl core::fmt::Display for SessionCallError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Full => "as many calls are open as there may be",
+            Self::Full => "the maximum number of calls is open",
             Self::Closed => "the session has ended",
-            Self::Spans => {
-                "results are wanted of parts of the call that overlap or go back: give them in the call's order"
-            }
+            Self::Spans => "the spans of the results overlap or are not in the order of the call",
         })
     }
 }
@@ -95,7 +94,7 @@ impl core::error::Error for SessionCallError {}
 
 impl Requester {
     pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
-        // One more than the consumer's, for the properties.
+        // One more than the consumer's calls, for a property request.
         let places = u32::from(calls) + 1;
         Self {
             calls: Calls::new(places, seed),
@@ -104,7 +103,7 @@ impl Requester {
             ready: CallQueue::default(),
             credits: RequesterCredits::new(credits),
             unsent: 0,
-            reserved: 0,
+            groups: None,
             max_calls: calls,
             open: 0,
             wanted: credits,
@@ -115,6 +114,11 @@ impl Requester {
             lacked_credits: false,
             stalled_since: None,
         }
+    }
+
+    /// Sends calls in transmissions of rtrext-02, too.
+    pub(super) fn enable_groups(&mut self) {
+        self.groups = Some(Box::default());
     }
 
     /// Returns whether no call holds memory.
@@ -149,7 +153,7 @@ impl Requester {
     /// Returns whether no call waits to be admitted or transmitted.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
-        // One branch: most polls find nothing.
+        // One branch, since most polls find nothing.
         (self.waiting.entries() | self.ready.entries()) == 0
     }
 
@@ -158,13 +162,14 @@ impl Requester {
         self.calls.len() > self.open.into()
     }
 
-    /// Returns the number of receives for replies: one for each message in flight, as many as ever
-    /// were on this connection.
+    /// Returns the number of receives for replies: the maximum number of messages in flight on this
+    /// connection so far.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
     // spec: rtr-4.3-i, rtr-4.3-n
     // spec: rfc8166-3.3.1-e
     pub(super) fn receives(&self) -> u32 {
-        self.credits.receives().saturating_add(self.reserved)
+        let reserved = self.groups.as_ref().map_or(0, |groups| groups.reserved());
+        self.credits.receives().saturating_add(reserved)
     }
 
     /// Returns the slot of a call.
@@ -250,26 +255,25 @@ impl Requester {
         out: &mut OutputQueues,
     ) {
         (self.has_requeued, self.lacked_credits) = (false, false);
-        while let Some(xid) = self.waiting.front()
-            && let Some(request) = self.calls.get_mut(xid)
-        {
+        while let Some(xid) = self.waiting.front() {
+            let groups = link.groups.filter(|_| self.may_group(xid));
+            let Some(request) = self.calls.get_mut(xid) else {
+                return;
+            };
             if only.is_some_and(|kind| kind != request.kind) {
                 return;
             }
             let with_room;
-            let link = match link.groups {
-                // Most connections have none, and this is to cost them nothing.
-                None => link,
-                groups => {
-                    let groups = groups
-                        .filter(|_| !request.groups.given_up && request.kind == RequestKind::Rpc);
-                    with_room = PathLimits {
-                        groups,
-                        available_credits: self.credits.available(),
-                        ..*link
-                    };
-                    &with_room
-                }
+            // Most connections send no groups, and this costs them nothing.
+            let link = if link.groups.is_some() {
+                with_room = PathLimits {
+                    groups,
+                    available_credits: self.credits.available(),
+                    ..*link
+                };
+                &with_room
+            } else {
+                link
             };
             let shorter;
             let link = if let Some(max_segment_len) = request.segment_len {
@@ -304,7 +308,9 @@ impl Requester {
             };
             request.credit = Some(credit);
             self.unsent += messages;
-            self.reserved += reserve;
+            if let Some(groups) = &mut self.groups {
+                groups.reserve(reserve);
+            }
             if request.plan.is_inline() || !request.plan.exposes() {
                 request.advance(RequestEvent::Prepared);
                 self.ready.push(xid);
@@ -367,7 +373,8 @@ impl Requester {
         };
         let is_whole = request.exposures().count() == request.chunks.segment_counts().len();
         if !are_few || !is_whole || !fits {
-            // With fewer regions or shorter messages as many segments may fit.
+            // Another plan with fewer regions or shorter messages may have room for as many
+            // segments.
             let replan = are_few && is_whole && request.learn_segment_len(link.max_segment_len);
             let outcome = match replan {
                 true => CallOutcome::Again,
@@ -414,10 +421,10 @@ impl Requester {
             if request.kind == RequestKind::Properties
                 || !Self::may_send(&self.credits, self.unsent, 1)
             {
-                // One for the properties has no RPC message, and waits for the replies before it.
+                // A property request has no RPC message, and waits for the replies before it.
                 return None;
             }
-            // What the peer takes may have changed since.
+            // The threshold may have changed since the call was planned.
             let inline = request.inline_len();
             if request.header_len(link).saturating_add(inline) > link.call_threshold {
                 self.end(xid, CallOutcome::Again, out);
@@ -466,8 +473,8 @@ impl Requester {
     }
 }
 
-/// Returns a function that tells whether a call is in this state: if not, its entry in a queue of
-/// those that are is of no use.
+/// Returns a function that tells whether a call is in this state. The entry of any other call in
+/// the queue for this state is stale.
 fn in_state(slots: &Calls<Request>, life: RequestState) -> impl Fn(u32) -> bool + use<'_> {
     move |xid| slots.get(xid).is_some_and(|request| request.state == life)
 }

@@ -29,7 +29,7 @@ use crate::version::Version;
 use crate::xdr::List;
 
 use call::ServedCall;
-pub(super) use grouped::Unserved;
+pub(super) use grouped::ReassembledCallError;
 use offered_chunks::OfferedLists;
 
 /// The incoming calls being served, and the credits granted for them.
@@ -42,8 +42,8 @@ pub(super) struct Responder {
     replies: VecDeque<u32>,
     /// The number of messages that the queued replies answer, without retransmissions.
     replies_queued: u32,
-    /// Replies in transmissions, where rtrext-02 is enabled.
-    groups: Option<GroupReplies>,
+    /// The state of rtrext-02, if it is enabled.
+    groups: Option<Box<GroupReplies>>,
     pub(super) credits: ResponderCredits,
     max_calls: u16,
     /// The current maximum grant: at most `max_calls`.
@@ -101,7 +101,7 @@ pub(super) struct ReplyLimits<'a> {
 
 impl Responder {
     pub(super) fn new(most: u16, reserve: u32, limits: ChunkLimits, hash_seed: u64) -> Self {
-        // As many calls, and replies whose Sends have not given back their memory.
+        // Calls, and as many replies whose Sends are not complete.
         let places = 2 * u32::from(most);
         Self {
             // The keys are never sent on the wire.
@@ -120,7 +120,7 @@ impl Responder {
 
     /// Serves calls in transmissions of rtrext-02, too.
     pub(super) fn enable_groups(&mut self, hash_seed: u64) {
-        self.groups = Some(GroupReplies::new(hash_seed));
+        self.groups = Some(Box::new(GroupReplies::new(hash_seed)));
     }
 
     /// Sets the maximum grant from now on.
@@ -229,7 +229,7 @@ impl Responder {
         Ok(call)
     }
 
-    /// Returns the most of these XIDs that are in one chain, if calls have them.
+    /// Returns the length of the longest chain if calls have these XIDs.
     #[cfg(test)]
     pub(super) fn longest_chain(&mut self, xids: &[u32]) -> usize {
         xids.iter()
@@ -284,14 +284,14 @@ impl Responder {
         results: &[ResultItem],
         limits: impl Fn(Version) -> ReplyLimits<'a>,
     ) -> Option<Result<(), TransferError>> {
+        if self.group(served.0).is_some() {
+            return self.reply_grouped(served, length, results, limits(Version::Two));
+        }
         let call = self
             .calls
             .get_mut(served.0)
             .filter(|call| call.state == ServedState::Delivered)?;
         let limits = limits(call.version);
-        if call.group.is_some() {
-            return self.reply_grouped(served, length, results, limits);
-        }
         let mut capacities = ArrayVec::<Option<u32>, MAX_WRITE_CHUNKS>::new();
         let mut reply_chunk = None;
         for (count, mine) in call.offered.chunks() {
@@ -317,7 +317,7 @@ impl Responder {
                 call.reply.plan = plan;
                 call.assign_chunks();
                 call.advance(ServedEvent::Replied);
-                self.replies_queued += call.messages();
+                self.replies_queued += 1;
                 self.replies.push_back(served.0);
                 Some(Ok(()))
             }
@@ -325,7 +325,7 @@ impl Responder {
         }
     }
 
-    /// Ends a call without a reply: its version, XID, and whether it was there.
+    /// Ends a call without a reply. Returns its XID and version; `None` if there is no such call.
     pub(super) fn end(
         &mut self,
         served: ServedCallId,
@@ -335,25 +335,26 @@ impl Responder {
         let open = |call: &&mut ServedCall| {
             matches!(call.state, ServedState::Delivered | ServedState::Replying)
         };
+        let parts = self.messages(served.0);
         let call = self.calls.get_mut(served.0).filter(open)?;
         let ended = (call.xid, call.version);
         if call.state == ServedState::Replying {
-            // Only the next of the replies is found to have no way, and never one that goes again.
+            // Only the first reply is checked for a transfer method, and never a retransmission.
             self.replies.pop_front();
-            self.replies_queued -= call.messages();
+            self.replies_queued -= parts;
         }
         call.advance(ServedEvent::Dropped);
-        let parts = call.messages();
         self.credits.drop_all(parts);
         self.forget(served.0);
         self.remove(served, answered, out);
         Some(ended)
     }
 
-    /// Writes the header of the next reply. None goes while as many as may be are with their Sends.
+    /// Writes the header of the next reply; `None` if the maximum number of replies has incomplete
+    /// Sends.
     ///
-    /// A reply in several transmissions goes on with what is left in `sending`, and is kept `until`
-    /// then.
+    /// A reply in several transmissions leaves the rest of them in `sending`, and is retained
+    /// `until` that time.
     #[inline(always)]
     pub(super) fn transmit<'a>(
         &mut self,
@@ -363,28 +364,27 @@ impl Responder {
     ) -> Option<Transmit> {
         let key = *self.replies.front()?;
         let with_sends = self.calls.len() - self.xids.len();
-        let call = self.calls.get_mut(key)?;
-        // One that goes again is counted already: it is the first of all, so that it holds up
-        // nothing.
-        if with_sends >= usize::from(self.max_calls) && !call.is_retransmitted() {
+        let group = self.group(key);
+        let (in_group, again) = (
+            group.is_some(),
+            group.is_some_and(|group| group.retransmitted),
+        );
+        let parts = group.map_or(1, |group| group.parts);
+        // A retransmission is counted already. It is the first reply, so that it blocks no other.
+        if with_sends >= usize::from(self.max_calls) && !again {
             return None;
         }
-        if call.group_reply().is_some() {
-            let limits = limits(call.version);
-            return self.transmit_group(key, limits, (until, sending?), buffer);
+        if group.is_some_and(|group| group.reply.is_some()) {
+            return self.transmit_group(key, limits(Version::Two), (until, sending?), buffer);
         }
+        let call = self.calls.get_mut(key)?;
         let credits = self.credits.next(call.requested_credits);
-        let header = write(call, credits, buffer)?;
+        let header = write(call, credits, in_group, buffer)?;
         let invalidate = call
             .keys
             .single()
             .filter(|_| limits(call.version).invalidate);
-        let (asked, parts, again, inline) = (
-            call.requested_credits,
-            call.messages(),
-            call.is_retransmitted(),
-            call.reply.inline_len(),
-        );
+        let (asked, inline) = (call.requested_credits, call.reply.inline_len());
         call.advance(ServedEvent::Transmitted);
         self.replies.pop_front();
         self.answered(key, asked, parts, again);
@@ -437,17 +437,13 @@ impl Responder {
     /// Handles the end of the Send of a reply. Returns whether its call has ended with it.
     #[inline]
     pub(super) fn released(&mut self, served: ServedCallId) -> bool {
-        let Some(call) = self.calls.get_mut(served.0) else {
-            return false;
-        };
-        if let Some(group) = &call.group
-            && group.reply.is_some()
-            && call.state == ServedState::Sending
-            && (group.retains_reply || group.retransmitted)
-        {
+        if self.outlives_send(served.0) {
             self.retain_reply(served.0);
             return false;
         }
+        let Some(call) = self.calls.get_mut(served.0) else {
+            return false;
+        };
         call.advance(ServedEvent::Released) && self.vacate(served.0)
     }
 
@@ -462,11 +458,12 @@ impl Responder {
             .find_from(from, |call| call.state != ServedState::Sending)
         {
             from = next;
+            let again = self.group(key).is_some_and(|group| group.retransmitted);
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
             let retained = call.state == ServedState::Retained;
-            let answered = retained || call.is_retransmitted();
+            let answered = retained || again;
             if let Some(groups) = &mut self.groups {
                 groups.only_retained -= usize::from(retained);
             }
@@ -484,10 +481,8 @@ impl Responder {
     /// Frees the slot of a call. Returns false if it was free.
     #[inline]
     fn vacate(&mut self, key: u32) -> bool {
-        if let Some(groups) = &mut self.groups
-            && groups.xids.len() > 0
-        {
-            groups.xids.remove(self.calls.index(key), key);
+        if let Some(groups) = &mut self.groups {
+            groups.remove(self.calls.index(key), key);
         }
         self.calls.remove(key)
     }
@@ -499,7 +494,7 @@ impl Responder {
     }
 }
 
-/// Holds what a call offers against the rules, and keeps it.
+/// Checks the chunks that a call offers, and stores them.
 fn offered(
     chunks: &Chunks<'_>,
     inline: Option<&Range<u32>>,
@@ -539,7 +534,7 @@ fn offered(
     Ok(())
 }
 
-/// Keeps the segments of a chunk, unless they are too many together with those before.
+/// Stores the segments of a chunk, unless the call exceeds the maximum number of segments.
 fn keep(
     chunk: &WriteChunk<'_>,
     limits: &ChunkLimits,
@@ -554,9 +549,10 @@ fn keep(
     Ok(())
 }
 
-/// Writes the header of a reply, with the chunks that it returns; none if the buffer is too small.
+/// Writes the header of a reply, with the chunks that it returns; `None` if the buffer is too
+/// small. The reply to a call in transmissions returns no chunks.
 // spec: rfc8166-3.4.6-b, rfc8166-4.3.1-a, rfc8166-4.3.3-c
-fn write(call: &ServedCall, credits: u32, buffer: &mut [u8]) -> Option<usize> {
+fn write(call: &ServedCall, credits: u32, in_group: bool, buffer: &mut [u8]) -> Option<usize> {
     let mut header = OutgoingHeader {
         xid: call.xid,
         version: call.version,
@@ -565,7 +561,7 @@ fn write(call: &ServedCall, credits: u32, buffer: &mut [u8]) -> Option<usize> {
         long: call.reply.plan.long,
         ..OutgoingHeader::EMPTY
     };
-    if !call.offered.has_memory() || call.group.is_some() {
+    if !call.offered.has_memory() || in_group {
         return header.write(buffer).ok();
     }
     let mut writes = ArrayVec::<v2::WriteChunk<'_>, MAX_WRITE_CHUNKS>::new();

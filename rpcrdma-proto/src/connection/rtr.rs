@@ -1,8 +1,9 @@
-//! The state of rtrext-02 on a connection, which a session has only if the extension is enabled.
+//! The state of rtrext-02. A session, its requester and its responder have one optional part each,
+//! `None` if the extension is disabled.
 
+pub(super) mod calls;
 pub(super) mod extension;
 pub(super) mod group_sender;
 pub(super) mod headers;
 pub(super) mod reassembly;
 pub(super) mod replies;
-pub(super) mod request;

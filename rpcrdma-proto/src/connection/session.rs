@@ -58,7 +58,7 @@ pub struct Session {
     closing: Option<CloseReason>,
     /// Whether the session ends once all calls are complete.
     draining: bool,
-    /// Whether the connection is kept although there is nothing to send.
+    /// Whether the connection is kept while nothing is queued.
     keep_connected: bool,
     /// Whether the peer's consumer accepts backward calls on this connection.
     peer_ready: bool,
@@ -158,9 +158,9 @@ impl core::fmt::Display for PropertyError {
         f.write_str(match self {
             Self::Smaller => "receive buffers become smaller only when the peer asks for it",
             Self::Larger => "receive buffers are limited to max_receive_size",
-            Self::Busy => "the last change is still under way",
-            Self::Unsupported => "the peer does not speak of properties",
-            Self::Fixed => "the peer has said that the property will not change",
+            Self::Busy => "the last change is still in progress",
+            Self::Unsupported => "the peer does not support properties",
+            Self::Fixed => "the peer has announced the property as fixed",
         })
     }
 }
@@ -218,6 +218,7 @@ impl Session {
             config: Box::new(config),
         };
         if session.extension.is_some() {
+            session.requester.enable_groups();
             session.responder.enable_groups(session.config.hash_seed);
         }
         session.request_connection(0);
@@ -342,8 +343,8 @@ impl Session {
             .map(|()| xid)
     }
 
-    /// Sets whether the connection is kept although there is nothing to send. A client keeps it as
-    /// long as backward calls are possible, since a server cannot connect.
+    /// Sets whether the connection is kept while nothing is queued. A client keeps it as long as
+    /// backward calls are possible, since a server cannot connect.
     // spec: bd-5.4-d, bd-7-c
     pub fn keep_connected(&mut self, keep: bool) {
         self.keep_connected = keep;
@@ -538,7 +539,8 @@ impl Session {
         if !self.params.peer.may_change(value.code()) {
             return Err(PropertyError::Fixed);
         }
-        // A size above the current one binds, too: an update to a larger one may cross the request.
+        // A size above the current one also limits our Sends, since an update to a larger size may
+        // cross the request.
         if let BasicProperty::ReceiveBufferSize(size) = value {
             self.params.requested_size = Some(size);
         }

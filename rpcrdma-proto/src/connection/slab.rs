@@ -17,7 +17,7 @@ pub(super) trait Reset {
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Slot<T>>,
-    /// The slots that are free again.
+    /// The freed slots.
     free: Vec<u32>,
     capacity: u32,
     seed: u32,
@@ -102,7 +102,7 @@ impl<T: Reset> Slab<T> {
         Some((slot.key, &mut slot.value))
     }
 
-    /// Returns the slot of a key, whoever occupies it.
+    /// Returns the slot of a key, whether the key is in use or not.
     #[inline]
     pub(super) fn index(&self, key: u32) -> usize {
         (key & self.mask) as usize
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_of_one_tenant() {
+    fn keys_belong_to_one_value() {
         let mut slots = Slab::new(3, 7);
         let insert = |slots: &mut Slab<u32>| {
             let (key, value) = slots.insert(|_| false).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_not_found() {
+    fn free_slots_are_not_found() {
         let mut slots = Slab::<u32>::new(3, 7);
         let keys = [0; 3].map(|_| slots.insert(|_| false).unwrap().0);
         assert!(slots.remove(keys[0]) && slots.remove(keys[2]));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_taken_are_passed_over() {
+    fn taken_keys_are_skipped() {
         let mut slots = Slab::<u32>::new(1, 0);
         let (first, _) = slots.insert(|_| false).unwrap();
         slots.remove(first);

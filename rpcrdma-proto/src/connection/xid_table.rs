@@ -178,8 +178,8 @@ mod tests {
     use super::XidTable;
 
     #[test]
-    fn what_is_listed_is_found_until_it_is_removed() {
-        // More than one chain can have, so that some are long.
+    fn entries_are_found_until_removed() {
+        // There are more XIDs than chains, so that some chains are long.
         let mut named = XidTable::new(7);
         let xid = |at: usize| (at as u32).wrapping_mul(0x9e37_79b9);
         for at in 0..300 {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_of_its_last_call() {
+    fn slot_belongs_to_its_last_call() {
         let mut named = XidTable::new(0);
         named.insert(5, 1, 77);
         named.remove(5, 2);

@@ -1,20 +1,19 @@
-//! What can be wrong with a group of transmissions, and how it is reported (rtrext-02, section
-//! 9.5).
+//! Errors in groups of transmissions, and their reports (rtrext-02, section 9.5).
 
 use core::fmt;
 
 use crate::v2::MsgType;
 use crate::v2::rtr::{Id, OptrInfo, OptrInfoMismatch, OptrInfoRange, OptreptErr};
 
-/// Why a group of transmissions is broken: what ROPT_REPTERR tells.
+/// Describes why a group of transmissions is broken: the content of ROPT_REPTERR.
 // spec: rtr-9.5-e, rtr-9.5-f, rtr-9.5-g, rtr-9.5-h, rtr-9.5-i, rtr-9.5-j, rtr-9.5-k, rtr-9.5-l
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GroupError {
     /// A message of another kind has come between its transmissions.
     HeaderType(Mismatch),
-    /// Another operation has, or one that continues a message of the other direction.
+    /// The operation differs, or continues a message of the other direction.
     Operation(Mismatch),
-    /// A continuation where nothing was begun.
+    /// A continuation arrived without a group.
     Continuation,
     /// A transmission out of its order.
     Sequence(Mismatch),
@@ -28,7 +27,7 @@ pub enum GroupError {
     Payload(OutOfRange),
 }
 
-/// What was expected, and what came.
+/// The expected value, and the received value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mismatch {
     /// What was expected.
@@ -37,7 +36,7 @@ pub struct Mismatch {
     pub received: u32,
 }
 
-/// A value, and those that are valid. One within them is not aligned.
+/// A received value, and the valid range. A value within the range is not aligned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OutOfRange {
     /// What came.
@@ -51,12 +50,9 @@ pub struct OutOfRange {
 impl From<GroupError> for OptrInfo {
     // spec: rtr-9.5-m, rtr-9.5-n, rtr-9.5-o, rtr-9.5-p, rtr-9.5-q
     fn from(broken: GroupError) -> Self {
-        let mismatch = |Mismatch {
-                            expected,
-                            received: came,
-                        }| OptrInfoMismatch {
+        let mismatch = |Mismatch { expected, received }| OptrInfoMismatch {
             expect: expected,
-            current: came,
+            current: received,
         };
         let range = |OutOfRange {
                          value,
@@ -103,12 +99,9 @@ impl From<OptrInfo> for GroupError {
 impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mismatch =
-            |f: &mut fmt::Formatter<'_>,
-             what: &str,
-             Mismatch {
-                 expected,
-                 received: came,
-             }: Mismatch| { write!(f, "{what} {came} where {expected} was expected") };
+            |f: &mut fmt::Formatter<'_>, what: &str, Mismatch { expected, received }: Mismatch| {
+                write!(f, "{what} {received} where {expected} was expected")
+            };
         let range =
             |f: &mut fmt::Formatter<'_>,
              what: &str,
@@ -140,7 +133,8 @@ pub struct TransmissionId {
     pub xid: u32,
     /// Call or reply.
     pub direction: MsgType,
-    /// Its number, from zero on (decision D19); zero for a message in one.
+    /// The number of the transmission, from zero (decision D19); zero for a message in one
+    /// transmission.
     pub number: u32,
 }
 
@@ -150,9 +144,9 @@ pub struct TransmissionId {
 pub struct GroupErrorReport {
     /// The transmission at which it was found.
     pub bad: TransmissionId,
-    /// An earlier one that may have led to it.
+    /// An earlier transmission that may have caused the error.
     pub lead: Option<TransmissionId>,
-    /// What is wrong.
+    /// The error.
     pub why: GroupError,
 }
 

@@ -15,7 +15,7 @@ pub struct BufferRange {
     pub range: Range<u32>,
 }
 
-/// A message, transmission by transmission: its Payload stream, and what was excised from it.
+/// A message that arrived in transmissions: its Payload stream, and the items reduced from it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ReassembledMessage {
     /// Bytes of XDR, with everything in place.
@@ -49,11 +49,11 @@ pub struct ReducedItem {
 /// Where an item is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// In these of the message's `places`, one after the other.
+    /// The item is in these of the message's `places`, in order.
     Placed(Range<usize>),
     /// In these of its `segments`: memory of the requester's.
     Explicit(Range<usize>),
-    /// In the Payload stream: it was too short to be excised.
+    /// The item is in the Payload stream: it was too short to be reduced.
     TooShort,
     /// Nowhere: there was none.
     NoItem,
@@ -69,7 +69,7 @@ pub enum Source {
         /// Where they are.
         from: BufferRange,
     },
-    /// What an RDMA Read of this segment brings.
+    /// The data of an RDMA Read of this segment.
     Read {
         /// Where it belongs.
         at: u32,
@@ -126,10 +126,11 @@ impl ReassembledMessage {
             .find(|(_, item)| is_reduced(item))
     }
 
-    /// Holds the items' positions against the Payload stream, and fills in the length.
+    /// Checks the items' positions against the Payload stream, and computes the length.
     ///
     /// # Errors
-    /// They are not in order, not aligned or beyond it, or the whole is longer than `most`.
+    /// The positions are out of order, not aligned or beyond the stream; or the message is longer
+    /// than `most`.
     // spec: rtr-6.2-e, rtr-6.2-f, rtr-7.3-a, rtr-7.3-g, rtr-7.3-k
     pub(crate) fn finish(&mut self, most: u32) -> Result<(), ChunkError> {
         let stream = u64::from(self.stream_length());

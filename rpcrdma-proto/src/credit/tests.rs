@@ -6,7 +6,7 @@ use std::vec::Vec;
 // spec: v2-5-b
 // spec: rfc8166-3.3.3-a
 #[test]
-fn one_message_until_the_first_reply() {
+fn one_message_in_flight_until_the_first_reply() {
     let mut credits = RequesterCredits::new(128);
     let first = credits.take_call().unwrap();
     assert!(credits.take_call().is_none() && !credits.take_one_way());
@@ -51,8 +51,7 @@ fn grants_rise_and_fall_and_zero_is_one() {
     assert_eq!(credits.available(), u32::MAX);
 }
 
-/// Decision D9: a one-way message's credit comes back with the reply to a call sent after it, and
-/// to no other.
+/// Decision D9: only the reply to a later call returns the credit of a one-way message.
 #[test]
 fn one_way_messages_wait_for_a_later_call() {
     let mut credits = RequesterCredits::new(8);
@@ -91,7 +90,7 @@ fn a_grant_below_the_one_way_messages_stops_no_call() {
 
 // spec: rfc8166-3.3.1-b, rfc8166-3.3.1-c
 #[test]
-fn grants_are_what_is_asked_for_up_to_a_limit() {
+fn grant_is_the_request_up_to_a_limit() {
     let mut credits = ResponderCredits::new(16, 3);
     assert_eq!(
         credits.receives(),
@@ -116,7 +115,7 @@ fn grants_are_what_is_asked_for_up_to_a_limit() {
 }
 
 #[test]
-fn overruns_are_told() {
+fn credit_overruns_are_reported() {
     let mut credits = ResponderCredits::new(2, 0);
     assert_eq!(credits.on_call(), Ok(()));
     assert_eq!(
@@ -133,7 +132,7 @@ fn overruns_are_told() {
     );
 }
 
-/// What happens to two ends of a link.
+/// The events of two ends of a link.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Call,
@@ -156,10 +155,10 @@ fn events() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// The rule of all credits: whatever is sent finds a receive, in every order of events, and
-    /// nobody is stuck.
+    /// The invariant of credits: every message finds a receive, in every order of events, and no
+    /// end blocks for ever.
     #[test]
-    fn whatever_is_sent_finds_a_receive(events in proptest::collection::vec(events(), 0..200)) {
+    fn every_message_finds_a_receive(events in proptest::collection::vec(events(), 0..200)) {
         // One receive beyond the grants, as decision D9 has it: for a one-way message where one
         // message is granted.
         let (mut requester, mut responder) = (RequesterCredits::new(10), ResponderCredits::new(6, 1));
@@ -203,7 +202,7 @@ proptest! {
     }
 }
 
-/// There is a receive for the answer to each message, whatever kind of message it is.
+/// A receive is posted for the answer to each message of any kind.
 // spec: bd-4.3.1-b, bd-4.3.2-c
 #[test]
 fn receives_are_counted_for_each_kind_of_message() {
@@ -225,7 +224,7 @@ fn receives_are_counted_for_each_kind_of_message() {
     assert_eq!((credits.receives(), group.messages()), (3, 3));
 }
 
-/// A grant that the peer has seen has its receives, whatever is granted afterwards.
+/// The receives of a grant that the peer has seen stay posted after later grants.
 // spec: rfc8166-3.3.1-d
 #[test]
 fn a_grant_has_its_receives() {

@@ -17,8 +17,7 @@ fn refused(message: &[u8]) -> Refusal {
     Header::parse(message, Version::Two).unwrap_err()
 }
 
-/// What becomes of a message: of one whose XID is nobody's, and of one whose XID is that of a call
-/// of ours.
+/// The outcomes of a message: with an unknown XID, and with the XID of an outgoing call.
 fn outcomes(message: &[u8]) -> (RefusalAction, RefusalAction) {
     let refusal = refused(message);
     (
@@ -65,7 +64,7 @@ fn messages_of_both_versions_are_parsed() {
     };
     assert!(chunks.is_empty() && payload == message(REPLY));
 
-    // A long call, whose direction only Version Two tells.
+    // A long call, whose header has a direction only in Version Two.
     let reads = "1 0 7 100 0 1000 0 0 0";
     let two = message(&std::format!("2a 2 20 1 0 {reads}"));
     assert!(matches!(
@@ -116,14 +115,13 @@ fn errors_of_both_versions_are_parsed() {
 // spec: rfc8166-4.2.1-a, rfc8166-4.2.4-b, rfc8166-4.2.4-c, rfc8166-4.5-b, rfc8166-4.5-c
 // spec: rfc8166-4.6.1-b, rfc8166-4.6.2-b
 #[test]
-fn what_breaks_a_rule_has_its_outcome() {
+fn each_broken_rule_has_its_outcome() {
     let (drop, header) = (
         RefusalAction::Drop,
         RefusalAction::Answer(PeerError::Header),
     );
     let versions = RefusalAction::Answer(PeerError::Versions { low: 1, high: 2 });
-    // What it is; the words; the outcome if the XID is nobody's, and if it is that of a call of
-    // ours.
+    // The message; its words; the outcome for an unknown XID, and for the XID of an outgoing call.
     let cases: [(&str, &str, RefusalReason, RefusalAction, RefusalAction); 24] = [
         ("nothing", "", RefusalReason::Short, drop, drop),
         (
@@ -301,7 +299,7 @@ fn what_breaks_a_rule_has_its_outcome() {
 /// Headers that are no XDR: answered if they are calls, dropped if they are replies or errors.
 // spec: rfc8166-4.5-a, rfc8166-4.5-g, rfc8166-4.5.2-a
 #[test]
-fn what_is_no_xdr_has_its_outcome() {
+fn each_malformed_encoding_has_its_outcome() {
     let (drop, header) = (
         RefusalAction::Drop,
         RefusalAction::Answer(PeerError::Header),
@@ -364,10 +362,10 @@ fn what_is_no_xdr_has_its_outcome() {
     }
 }
 
-/// Who speaks Version One alone says so, and who speaks both.
+/// The range of versions is correct for an end with Version One only, and for one with both.
 // spec: rfc8166-4.5.1-a
 #[test]
-fn versions_not_spoken_are_answered_with_those_that_are() {
+fn unsupported_versions_are_answered_with_the_supported_range() {
     let bytes = message("2a 2 20 0 0 0 0 0 2a 0");
     let refusal = Header::parse(&bytes, Version::One).unwrap_err();
     let range = PeerError::Versions { low: 1, high: 1 };
@@ -416,12 +414,11 @@ fn answers_have_the_layout_of_their_version() {
     );
 }
 
-/// What is written without the encoder is what it writes, and so is what becomes of it in too small
-/// a buffer.
+/// The fast writer writes the same bytes as the encoder, and fails for the same buffers.
 // spec: rfc8166-4-a
 // spec: rfc8166-4.6.1-a, rfc8166-4.6.2-a
 #[test]
-fn what_is_plain_is_written_as_it_is_encoded() {
+fn fast_writer_equals_the_encoder() {
     for direction in [MsgType::Call, MsgType::Reply] {
         let header = OutgoingHeader {
             xid: 0x0102_0304,
@@ -442,10 +439,10 @@ fn what_is_plain_is_written_as_it_is_encoded() {
 }
 
 proptest! {
-    /// What is read without the decoder is what it reads: of a plain message with one word changed,
-    /// or cut off.
+    /// The fast parser agrees with the decoder for plain messages with one changed word, or cut
+    /// short.
     #[test]
-    fn what_is_plain_is_parsed_as_it_is_decoded(at in 0usize..12, word in 0u32..7, length in 24usize..=48, reply: bool) {
+    fn fast_parser_equals_the_decoder(at in 0usize..12, word in 0u32..7, length in 24usize..=48, reply: bool) {
         let mut bytes = message(&std::format!("5 2 20 0 {0} 0 0 0 5 {0} 2 3", u32::from(reply)));
         bytes[4 * at..][..4].copy_from_slice(&word.to_be_bytes());
         bytes.truncate(length);
@@ -455,9 +452,9 @@ proptest! {
         }
     }
 
-    /// Whatever comes: an answer to an answer would never end.
+    /// No answer to any error or reply: it could cause an endless exchange.
     #[test]
-    fn no_answer_is_answered(words in proptest::collection::vec(0u32..8, 0..24), bytes: Vec<u8>, ours: bool) {
+    fn errors_and_replies_are_never_answered(words in proptest::collection::vec(0u32..8, 0..24), bytes: Vec<u8>, ours: bool) {
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         for message in [words, bytes] {
             let Err(refusal) = Header::parse(&message, Version::Two) else { continue };
@@ -469,16 +466,16 @@ proptest! {
                     prop_assert!(matches!(header.body, HeaderBody::Error(found) if found == error));
                     prop_assert_eq!(header.xid, refusal.xid);
                 }
-                // A version that is not spoken here is answered in that version.
+                // A message in an unsupported version is answered in that version.
                 Err(again) => prop_assert_eq!(again.action(ours, Version::One, Version::Two), RefusalAction::Drop),
             }
         }
     }
 }
 
-/// What is too short to tell its procedure is no error of the peer's.
+/// A message without a procedure is not an error message of the peer.
 #[test]
-fn a_message_that_is_too_short_is_no_error() {
+fn short_message_is_not_an_error() {
     let refusal = Header::parse(&[0; 15], Version::Two).unwrap_err();
     assert_eq!(
         (refusal.reason, refusal.direction, refusal.error),

@@ -22,7 +22,7 @@ use crate::xdr::{self, Encode};
 pub struct OutgoingHeader<'a> {
     /// The transaction.
     pub xid: u32,
-    /// The version spoken.
+    /// The version.
     pub version: Version,
     /// Credits asked for by a call, granted by a reply.
     pub credits: u32,
@@ -64,9 +64,9 @@ impl OutgoingHeader<'_> {
         }
     }
 
-    /// Writes a `RDMA2_MSG` without chunks, as most messages are: eight words, whose last three are
-    /// empty lists. Whatever else a message is, it is for the encoder; and so is a buffer that is
-    /// too small.
+    /// Writes an `RDMA2_MSG` without chunks, as most messages are: eight words, whose last three
+    /// are empty lists. Returns `None` for any other message and for a buffer that is too small,
+    /// which the encoder handles.
     fn plain(&self, buffer: &mut [u8]) -> Option<usize> {
         let has_chunks = !self.reads.is_empty() || !self.writes.is_empty() || self.reply.is_some();
         if self.version != Version::Two || self.long || has_chunks {
@@ -114,8 +114,7 @@ impl OutgoingHeader<'_> {
         let length = header.encode_to_slice(buffer)?;
         Ok(match self.version {
             Version::Two => length,
-            // The same but for the direction, which Version One has not, and which is the fifth
-            // word.
+            // The version differs only by the direction in the fifth word, which Version One lacks.
             Version::One => {
                 buffer.copy_within(20..length, 16);
                 length - 4

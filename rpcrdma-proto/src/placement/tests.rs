@@ -22,7 +22,7 @@ fn target(length: u32) -> BufferSegment {
 
 // spec: rtr-3.3-a, rtr-7.2-d, rtr-7.2-j
 #[test]
-fn what_is_told_is_what_was_made() {
+fn structure_survives_encoding_and_decoding() {
     let made = BufferStructure::new(&[plain(4096), target(8192), target(8192), plain(64)]).unwrap();
     made.with_xdr(|told| {
         assert_eq!((told.length, told.groups.len()), (4096 + 2 * 8192 + 64, 3));
@@ -45,7 +45,7 @@ fn what_is_told_is_what_was_made() {
 
 // spec: rtr-8.1-i, rtr-8.3-d
 #[test]
-fn of_a_size_alone_there_is_one_segment_without_targets() {
+fn plain_structure_has_one_segment_without_targets() {
     let structure = BufferStructure::plain(4096);
     assert_eq!(
         (
@@ -59,7 +59,7 @@ fn of_a_size_alone_there_is_one_segment_without_targets() {
 
 // spec: rtr-7.2-l
 #[test]
-fn what_a_peer_tells_is_held_against_its_sum() {
+fn structure_of_a_peer_is_checked_against_its_length() {
     let info = Seg {
         length: 4096,
         align: 0,
@@ -73,7 +73,7 @@ fn what_a_peer_tells_is_held_against_its_sum() {
     };
     assert_eq!(told(4096, 2, info), Err(StructureError::Sum));
     assert_eq!(told(0, u32::MAX, info), Err(StructureError::Sum));
-    // More segments than are told apart, and odd ones: their length alone is known.
+    // Of structures with too many or unusual segments only the length is used.
     assert_eq!(
         told(4096 * 100, 100, info),
         Ok(BufferStructure::plain(4096 * 100))
@@ -107,11 +107,10 @@ fn targets_are_counted_over_the_group() {
     assert_eq!(BufferStructure::plain(4096).find(0), None);
 }
 
-/// What one end tells of each segment: its length, what its address is a multiple of, and whether
-/// data may be placed there.
+/// Each announced segment has a length, an alignment, and a flag for targets.
 // spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h, rtr-7.2-i, rtr-7.2-j, rtr-7.2-k, rtr-7.2-l
 #[test]
-fn segments_are_told_with_their_properties() {
+fn segments_are_decoded_with_length_alignment_and_target() {
     let info = |length, align, flags| Seg {
         length,
         align,
@@ -156,7 +155,7 @@ fn segments_are_told_with_their_properties() {
 /// has taken it.
 // spec: rtr-6.2-i
 #[test]
-fn targets_that_hold_no_data_count() {
+fn unused_targets_are_counted() {
     let structure = BufferStructure::new(&[plain(1024), target(4096), target(4096)]).unwrap();
     let layout = Layout {
         structure: &structure,
@@ -240,7 +239,7 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
 
 // spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c
 #[test]
-fn messages_of_all_sizes_are_laid_out_whole() {
+fn layouts_contain_every_byte_once() {
     let structures: [&[BufferSegment]; 5] = [
         &[plain(4096)],
         &[plain(4096), target(65536)],
@@ -284,7 +283,7 @@ fn messages_of_all_sizes_are_laid_out_whole() {
 }
 
 #[test]
-fn without_room_there_is_no_count() {
+fn layout_without_room_has_no_count() {
     let structure = BufferStructure::new(&[plain(40)]).unwrap();
     assert_eq!(
         Layout {
@@ -332,7 +331,7 @@ fn targets(layout: Layout<'_>) -> Vec<Vec<u32>> {
 
 /// A gap in a Send is at most 4,096 bytes of zeros, except before its first data.
 #[test]
-fn data_behind_a_large_gap_are_in_another_transmission() {
+fn large_gap_starts_another_transmission() {
     let structure = BufferStructure::new(&[
         plain(8192),
         target(4096),
@@ -355,7 +354,7 @@ fn data_behind_a_large_gap_are_in_another_transmission() {
 /// A Send has three pieces of data at most. Data that go on in the next target, without a gap, are
 /// one piece, and another item is another piece even there.
 #[test]
-fn a_transmission_has_a_few_pieces_of_data() {
+fn transmission_has_at_most_three_runs_of_data() {
     let mut segments = [target(4096); 6];
     segments[0] = plain(1024);
     let structure = BufferStructure::new(&segments).unwrap();
@@ -370,7 +369,7 @@ fn a_transmission_has_a_few_pieces_of_data() {
     assert_eq!(apart, [vec![0, 1, 2], vec![5, 6]]);
     let joined = targets(layout(40, 200, &[8192, 1000, 1000, 1000]));
     assert_eq!(joined, [vec![0, 1, 2, 3], vec![5]]);
-    // What goes on at the beginning of another transmission is the first piece there.
+    // Data that continue in the next transmission are its first run.
     let continued = targets(layout(1024, 1000, &[22_480, 1000, 1000, 1000]));
     assert_eq!(
         continued,
@@ -381,7 +380,7 @@ fn a_transmission_has_a_few_pieces_of_data() {
 
 /// A header that ends where a target begins leaves no room for the stream before it.
 #[test]
-fn data_begin_right_behind_a_header() {
+fn data_may_follow_the_header_directly() {
     let structure = BufferStructure::new(&[plain(1024), target(4096), target(4096)]).unwrap();
     let layout = Layout {
         structure: &structure,
@@ -407,7 +406,7 @@ fn data_begin_right_behind_a_header() {
 /// Even a message without bytes takes a transmission; its header may fill the buffer, and the
 /// length of later headers does not matter then.
 #[test]
-fn a_message_has_a_transmission() {
+fn empty_message_has_one_transmission() {
     let structure = BufferStructure::new(&[plain(40)]).unwrap();
     let layout = |first_header, header| Layout {
         structure: &structure,
@@ -423,7 +422,7 @@ fn a_message_has_a_transmission() {
 
 /// An item without bytes takes nothing from the room of the stream.
 #[test]
-fn the_stream_goes_past_items_without_bytes() {
+fn empty_items_do_not_limit_the_stream() {
     let structure = BufferStructure::new(&[plain(1024), target(4096)]).unwrap();
     let sections = |items| {
         let layout = Layout {

@@ -28,7 +28,7 @@ fn sizes_are_kib_beyond_the_first() {
 
 /// Section 4.2: the smaller of what one end sends and the other takes, each way by itself.
 #[test]
-fn thresholds_are_what_both_can() {
+fn threshold_is_the_minimum_of_both_ends() {
     let (client, server) = (
         PrivateData::from_sizes(4096, 1024),
         PrivateData::from_sizes(8192, 2048),
@@ -40,9 +40,9 @@ fn thresholds_are_what_both_can() {
     assert_eq!(client.threshold_to(&PrivateData::DEFAULT), 1024);
 }
 
-/// Section 4.1: both ends must have said so.
+/// Section 4.1: both ends must set the flag.
 #[test]
-fn invalidation_takes_two() {
+fn remote_invalidation_needs_both_ends() {
     let with = PrivateData::DEFAULT.with_remote_invalidation(true);
     assert!(with.invalidates_with(&with));
     assert!(!with.invalidates_with(&PrivateData::from_sizes(4096, 4096)));
@@ -52,11 +52,10 @@ fn invalidation_takes_two() {
     );
 }
 
-/// Sections 5.1 and 5.2: what can't be read is as if it were not there, and reserved bits are
-/// nobody's.
+/// Sections 5.1 and 5.2: undecodable private data count as missing, and reserved bits are ignored.
 // spec: rfc8166-3.3.3-c
 #[test]
-fn what_is_not_there_is_the_default() {
+fn missing_private_data_means_the_default() {
     let known = PrivateData::from_sizes(4096, 4096).with_remote_invalidation(true);
     let cases: [(&[u8], PrivateData); 7] = [
         (b"", PrivateData::DEFAULT),
@@ -87,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_some_settings(bytes: Vec<u8>) {
+    fn any_private_data_decode_to_settings(bytes: Vec<u8>) {
         let data = PrivateData::parse(&bytes);
         prop_assert!((1024..=262_144).contains(&data.send_size()));
     }

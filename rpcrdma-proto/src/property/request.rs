@@ -81,21 +81,21 @@ impl PropertyResponse {
         let mut asked = 0u8;
         for (position, wanted) in request.want.iter().enumerate() {
             let decision = match knowledge.read(&wanted)? {
-                // What there is no bit for can't be told to have been made.
+                // A change without a bit in the answer must not be made.
                 Some(KnownProperty::Basic(value))
                     if asked & bit(value.code()) == 0 && position < 32 * WORDS =>
                 {
                     asked |= bit(value.code());
                     decide(value)
                 }
-                // What we are able to do stays as it is.
+                // Our capabilities never change.
                 Some(KnownProperty::Basic(_) | KnownProperty::Ability(_)) | None => {
                     Decision::Reject
                 }
             };
             match decision {
                 Decision::Accept => set(&mut answer.done, position),
-                // Another property's value would be an answer to nothing.
+                // A value of another property answers no request.
                 Decision::Substitute(value) if value.code() == wanted.which => {
                     set(&mut answer.instead, position);
                     answer.instead(value);

@@ -35,7 +35,7 @@ impl PropertySupport {
             None if self.rtr => RtrCapability::from_propval(propval)?.map(KnownProperty::Ability),
             None => None,
         };
-        // No type of theirs is an XDR of no bytes.
+        // None of their types has an empty encoding.
         if known.is_some() && propval.data.is_empty() && !self.empty_is_default {
             return Err(xdr::Error::new(ErrorKind::UnexpectedEnd, 0));
         }

@@ -37,7 +37,7 @@ fn updated(peer: &mut PeerProperties, now: &[Propval<'_>]) -> xdr::Result<()> {
 
 // spec: xc3-3-d, xc3-3-e, xc3-3-f, xc3-3-g, xc3-4.1-h
 #[test]
-fn who_tells_nothing_has_the_defaults() {
+fn silent_peer_has_the_defaults() {
     let peer = PeerProperties::new();
     let values = *peer.values();
     assert_eq!(
@@ -51,7 +51,7 @@ fn who_tells_nothing_has_the_defaults() {
 // spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-f, xc3-2.1-j, xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-4.1-j
 // spec: xc3-4.1-k
 #[test]
-fn a_set_is_taken_over_in_any_order_and_unknown_ones_are_passed_over() {
+fn set_applies_in_any_order_and_unknown_properties_are_ignored() {
     for start in [
         [UNKNOWN, LARGE, GENERAL, INVALIDATE],
         [INVALIDATE, GENERAL, LARGE, UNKNOWN],
@@ -69,7 +69,7 @@ fn a_set_is_taken_over_in_any_order_and_unknown_ones_are_passed_over() {
 
 // spec: xc3-2.1-e
 #[test]
-fn no_bytes_are_the_default() {
+fn empty_value_is_the_default() {
     let (mut peer, _) = connected(&[LARGE, INVALIDATE, GENERAL], &[]);
     let empty = [LARGE, INVALIDATE, GENERAL].map(|value| Propval { data: &[], ..value });
     updated(&mut peer, &empty).unwrap();
@@ -77,7 +77,7 @@ fn no_bytes_are_the_default() {
 }
 
 #[test]
-fn a_malformed_value_of_a_known_property_spoils_the_message() {
+fn malformed_value_invalidates_the_message() {
     let cases: [(Propid, &[u8], ErrorKind); 5] = [
         (PROP_RBSIZ, &[0, 0, 1], ErrorKind::UnexpectedEnd),
         (
@@ -109,7 +109,7 @@ fn a_malformed_value_of_a_known_property_spoils_the_message() {
 
 // spec: xc3-2.1-n, xc3-2.1-o, xc3-2.1-p, xc3-2.1-q, xc3-2.1-r, xc3-4.1-d, xc3-4.1-i
 #[test]
-fn what_was_named_as_staying_stays() {
+fn fixed_properties_do_not_change() {
     let (mut peer, _) = connected(&[UNKNOWN, LARGE, GENERAL], &[0b010]);
     assert!(!peer.may_change(PROP_RBSIZ) && peer.may_change(PROP_BRS));
     assert!(!peer.may_change(PROP_REQREMINV), "it was not named");
@@ -157,7 +157,7 @@ fn updates_change_what_may_change() {
 }
 
 #[test]
-fn only_the_first_is_taken_over() {
+fn only_the_first_announcement_applies() {
     let (mut peer, _) = connected(
         &[
             LARGE,
@@ -182,7 +182,7 @@ fn only_the_first_is_taken_over() {
 
 // spec: xc3-2.1-s, xc3-4.3-c, xc3-4.3-d, xc3-4.3-e, xc3-4.3-i, xc3-4.3-j, xc3-4.3-l, xc3-4.3-n
 #[test]
-fn what_a_response_leaves_out_or_says_twice_was_rejected() {
+fn missing_or_repeated_result_is_a_rejection() {
     use Disposition::{Done, Other, Pending, Rejected};
     let want = [LARGE, INVALIDATE, GENERAL];
     let less = Propval {
@@ -199,7 +199,7 @@ fn what_a_response_leaves_out_or_says_twice_was_rejected() {
         let request = Reqprop {
             want: (&want).into(),
         };
-        // The response's slices end here, and what is told of them must not: by what they hold.
+        // The slices of the response end here, so the outcomes are mapped to static values.
         dispositions(&request, &response)
             .map(|found| match found {
                 Done(value) => Done(want.into_iter().find(|wanted| *wanted == value).unwrap()),
@@ -244,17 +244,17 @@ fn what_a_response_leaves_out_or_says_twice_was_rejected() {
 }
 
 proptest! {
-    /// A bit of a subset is that of its place, whatever the others are.
+    /// A bit of a subset does not depend on the others.
     // spec: xc3-2.1-p, xc3-2.1-q
     #[test]
-    fn a_subset_has_a_bit_for_each_place(words: [u32; 3], position in 0usize..200) {
+    fn subset_has_one_bit_for_each_position(words: [u32; 3], position in 0usize..200) {
         let expected = words.get(position / 32).is_some_and(|word| word & (1 << (position % 32)) != 0);
         prop_assert_eq!(in_subset(&(&words[..]).into(), position), expected);
     }
 
-    /// Whatever a peer tells: an error and no change, or known values.
+    /// Any set gives an error and no change, or known values.
     #[test]
-    fn any_set_is_taken_or_refused(values in proptest::collection::vec((0u32..6, proptest::collection::vec(0u8..3, 0..9)), 0..6), nochg: u32) {
+    fn any_set_is_applied_or_refused(values in proptest::collection::vec((0u32..6, proptest::collection::vec(0u8..3, 0..9)), 0..6), nochg: u32) {
         let start: Vec<_> = values.iter().map(|(which, data)| Propval { which: *which, data }).collect();
         let (mut peer, verdict) = connected(&start, &[nochg]);
         prop_assert_eq!(verdict.is_ok(), start.iter().all(|value| BasicProperty::from_propval(value).is_ok()));
@@ -265,7 +265,7 @@ proptest! {
     }
 }
 
-/// What we answer, as the peer reads it.
+/// Our answer, as the peer decodes it.
 fn answered(
     want: &[Propval<'_>],
     decide: impl FnMut(BasicProperty) -> Decision,
@@ -303,7 +303,7 @@ fn a_change_that_cannot_be_answered_is_not_made() {
 
 // spec: xc3-3-j, xc3-3-k, xc3-3-l, xc3-4.2-d, xc3-4.2-e, xc3-4.3-f, xc3-4.3-g, xc3-4.3-h
 #[test]
-fn every_change_that_is_asked_for_is_answered() {
+fn every_requested_change_is_answered() {
     let want = [UNKNOWN, LARGE, INVALIDATE, GENERAL];
     assert_eq!(
         answered(&want, |_| Decision::Accept),
@@ -329,10 +329,10 @@ fn every_change_that_is_asked_for_is_answered() {
     assert!(answered(&[], |_| Decision::Accept).is_empty());
 }
 
-/// Section 4.3: nothing in two places, and no value of a property that nobody asked to change.
+/// Section 4.3: no change is in two lists, and no value is of a property that was not requested.
 // spec: xc3-4.3-k, xc3-4.3-m
 #[test]
-fn nothing_is_answered_twice_or_unasked() {
+fn no_change_is_answered_twice_or_unrequested() {
     let mut asked = 0;
     let decide = |_| {
         asked += 1;

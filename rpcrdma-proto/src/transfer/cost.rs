@@ -11,7 +11,7 @@ pub struct Cost {
     /// Round trips between the two ends: one for the call and its reply, and one more if the
     /// responder reads memory of the requester's first.
     pub round_trips: u32,
-    /// Regions of memory that are exposed to the peer, and made unreachable afterwards.
+    /// The number of memory regions that are exposed to the peer and fenced afterwards.
     pub registrations: u32,
     /// Bytes that are copied into messages or out of them, if the reply is as large as it may be.
     pub copied: u64,

@@ -1,5 +1,5 @@
-//! How a message travels by rtrext-02: in one or several transmissions, with data placed by the
-//! Sends themselves.
+//! The planning of messages by rtrext-02: one or several transmissions, with data that the Sends
+//! place.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::placement::BufferStructure;
 use crate::sizes;
 
-/// What rtrext-02 allows in one direction of a connection, for calls and their replies.
+/// The limits of rtrext-02 in one direction of a connection, for calls and their replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupLimits {
     /// The responder's receive buffers.
@@ -28,7 +28,7 @@ pub struct GroupLimits {
     pub max_reply_transmissions: u32,
     /// Bytes from which on an item is worth being placed.
     pub min_placed_len: u32,
-    /// Which way is taken where there are two.
+    /// The transfer method of a call for which there are two.
     pub preference: MethodPreference,
     /// How results are directed to be placed.
     pub placement: ResultPlacement,
@@ -37,14 +37,14 @@ pub struct GroupLimits {
 /// The preference between rtrext-02 and the base protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum MethodPreference {
-    /// The one that costs less.
+    /// The cheaper method.
     #[default]
     Cheaper,
-    /// That of rtrext-02, whenever there is one.
+    /// A group of rtrext-02, if one is possible.
     Groups,
 }
 
-/// What a requester directs about a result that is worth being placed (rtrext-02, section 7.4).
+/// The direction of a requester about a result that is worth placing (rtrext-02, section 7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum ResultPlacement {
     /// By the Send if the largest fits, else by RDMA Write: only then memory is registered.
@@ -67,14 +67,15 @@ pub struct GroupPlan {
     pub read: u8,
     /// Transmissions.
     pub count: u32,
-    /// Receives reserved for the reply, beyond the one that is always there (decision D19).
+    /// The number of receives reserved for the reply, in addition to the one that is always posted
+    /// (decision D19).
     pub reply_receives: u32,
     /// Results that the reply's Sends may place.
     pub send: u8,
     /// Results for which memory is exposed.
     pub explicit: u8,
-    /// Results that something is directed about: these, and those before them that are to stay in
-    /// the message.
+    /// The results with a direction: these, and earlier ones whose direction is to stay in the
+    /// message.
     pub directed: u8,
     /// The size from which on results with both bits go by RDMA Write; none where the responder may
     /// choose.
@@ -89,7 +90,7 @@ impl fmt::Display for GroupPlan {
         write!(f, "in {} transmissions of rtrext-02", self.count)?;
         for (count, what) in [
             (self.placed, "items placed by them"),
-            (self.read, "items read apart"),
+            (self.read, "items in Read chunks"),
         ] {
             if count != 0 {
                 write!(f, ", {what}: {}", count.count_ones())?;
@@ -102,7 +103,7 @@ impl fmt::Display for GroupPlan {
         let either = self.send & self.explicit;
         let results = [
             (self.send & !either, "results placed by it"),
-            (self.explicit & !either, "results written apart"),
+            (self.explicit & !either, "results in Write chunks"),
             (either, "results either way"),
         ];
         for (count, what) in results {
@@ -212,7 +213,7 @@ fn items(
         {
             return Some((placed, read, header, count));
         }
-        // What does not fit is read: the largest first.
+        // Items that do not fit are read, the largest first.
         let largest = items
             .iter()
             .enumerate()
@@ -278,8 +279,9 @@ fn must(groups: &GroupLimits, (send, explicit): (u64, u64), at: usize) -> u32 {
     }
 }
 
-/// Returns the transmissions that the largest reply may take, where these results may be placed and
-/// those written, to memory of so many segments; none if it has no way so.
+/// Returns the number of transmissions of the largest reply, if the results of the first set are
+/// placed and those of the second are written to memory of so many segments; `None` if it does not
+/// fit.
 pub(crate) fn reply_transmissions(
     call: &CallSpec<'_>,
     groups: &GroupLimits,
@@ -303,8 +305,8 @@ pub(crate) fn reply_transmissions(
         fixed.checked_add(u32::try_from(segments.checked_mul(sizes::SEGMENT.into())?).ok()?)?;
     let stream = u32::try_from(u64::from(call.max_reply).saturating_sub(reduced)).ok()?;
     let most = groups.max_reply_transmissions.max(1);
-    // Results that turn out to be short stay in the stream: all of them, or all but one beside what
-    // is placed.
+    // Results that turn out to be short stay in the stream: all of them, or all but one beside the
+    // placed data.
     let short = |count: u32| stream.saturating_add(MIN_PLACED_RESULT * count);
     let count = wanted.count_ones();
     let counts = [
@@ -357,7 +359,7 @@ pub struct GroupReplySpec<'a> {
     pub length: u32,
     /// Results that may be reduced, in their order.
     pub results: &'a [DataItem],
-    /// What the request directs.
+    /// The directions of the request.
     pub directions: &'a [ResultDirection],
     /// Which of the results has which of the directions.
     pub matched: DirectionMatch,
@@ -428,7 +430,7 @@ pub fn plan_group_reply(answer: &GroupReplySpec<'_>) -> Result<GroupReplyPlan, T
                 either |= if fits && by_size.is_none() { bit } else { 0 };
             }
             (false, true) => written |= bit,
-            // It stays in the message, as one that is too short.
+            // The result stays in the message, as if it were too short.
             (false, false) => {}
         }
     }
@@ -436,7 +438,7 @@ pub fn plan_group_reply(answer: &GroupReplySpec<'_>) -> Result<GroupReplyPlan, T
         if let Some(found) = layout_group_reply(answer, placed, written) {
             return Ok(found);
         }
-        // What may be written after all makes room: the largest first.
+        // Results that can be written instead make room, the largest first.
         let results = answer
             .results
             .iter()

@@ -25,11 +25,11 @@ const PLACED_ITEM: u32 = sizes::of::<Mitem<'_>>() + sizes::of::<LocTbsn<'_>>();
 /// An item for a direction that no result follows.
 pub(crate) const UNUSED_DIRECTION: u32 = sizes::of::<Mitem<'_>>();
 
-/// Targets that one message may name: more are not worth their places in the header.
+/// The maximum number of targets in one message. Further targets are not worth their bytes in the
+/// header.
 pub(crate) const MAX_TARGETS: usize = 64;
 
-/// Bytes of an operation's own that a message may have: what the sender's buffer for headers has
-/// room for.
+/// The maximum length in bytes of an operation's content, given the sender's buffer for headers.
 pub(crate) const MAX_INFO: usize = 3072;
 
 /// The targets of each item that is placed, in their order.
@@ -78,14 +78,14 @@ impl PlacementTargets {
     }
 }
 
-/// What a request says of its items and its results, as far as its header's length depends on it.
+/// The properties of a request's items and results on which the length of its header depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContents {
     /// Sets of results: those that may be placed by Sends, and those with offered memory.
     pub(crate) send: u64,
     pub(crate) explicit: u64,
-    /// Results that something is directed about, those that are to stay in the message included;
-    /// and the sets that these are in.
+    /// The number of directed results, with those that are to stay in the message, and the number
+    /// of their sets.
     pub(crate) directed: u32,
     pub(crate) sets: u32,
     /// Whether a result in both says from which size on it is which.

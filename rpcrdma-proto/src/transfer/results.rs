@@ -1,10 +1,10 @@
-//! Results that may be reduced: what a call wants of them, and which of its directions each one of
-//! a reply takes.
+//! Results that may be reduced: the specification of a call, and the match of a reply's results
+//! with the directions of the call.
 
 use super::cost::chosen;
 use super::{DataItem, MAX_RESULTS};
 
-/// Bytes of a call that have results of their own: one operation of a COMPOUND, say (rtrext-02,
+/// A range of a call that has its own results, such as one operation of a COMPOUND (rtrext-02,
 /// section 7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Span {
@@ -15,7 +15,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// All of a call, whatever its length is.
+    /// The whole of a call of any length.
     pub const CALL: Self = Self {
         begin: 0,
         end: u32::MAX,
@@ -41,10 +41,10 @@ impl Span {
 /// A result that a call expects, and that may be reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ResultSpec {
-    /// The most bytes that it has.
+    /// The maximum length in bytes.
     pub max_length: u32,
-    /// What of the call it answers. The spans of a call's results are in their order, and none
-    /// overlaps another.
+    /// The part of the call that it answers. The spans of a call's results are in order and do not
+    /// overlap.
     pub of: Span,
 }
 
@@ -68,9 +68,8 @@ pub(crate) fn in_order(results: &[ResultSpec]) -> bool {
     results.iter().all(|one| one.of.begin <= one.of.end) && results.is_sorted_by(follows)
 }
 
-/// Returns the results that need a direction if these are worth one. A direction is for the next
-/// result of its span, so the results of a span before the last one are directed too, to stay in
-/// the message.
+/// Returns the results that need a direction if these are worth one. A direction applies to the
+/// next result of its span. So earlier results of the span are directed to stay in the message.
 // spec: rtr-7.4-y
 pub(super) fn directed(results: &[ResultSpec], worth: u64) -> u64 {
     let mut last: Option<Span> = None;
@@ -101,10 +100,10 @@ pub(crate) fn sets(results: &[ResultSpec], directed: impl Into<u64>) -> u32 {
 /// A result of a reply that may be reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResultItem {
-    /// Where it stands in the reply.
+    /// Its location in the reply.
     pub item: DataItem,
-    /// What it answers: where that stands in the call, in bytes from the call's beginning. None if
-    /// that is not known: then only directions for results of the whole call concern it.
+    /// The offset in bytes of the part of the call that it answers. If it is `None`, only
+    /// directions for the whole call apply.
     pub answers: Option<u32>,
 }
 
@@ -117,10 +116,10 @@ impl From<DataItem> for ResultItem {
     }
 }
 
-/// What a request directs about one result of its reply.
+/// The direction of a request about one result of its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ResultDirection {
-    /// What of the request it concerns the results of.
+    /// The part of the request whose results it concerns.
     pub of: Span,
     /// Results shorter than this stay in the message.
     pub min_length: u32,
@@ -134,8 +133,8 @@ pub struct ResultDirection {
     pub segments: u32,
 }
 
-/// Which direction each result of a reply takes: never one that another has, or one before
-/// another's.
+/// The direction that each result of a reply takes. Directions are taken in order, each at most
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectionMatch([u8; MAX_RESULTS]);
 
@@ -160,7 +159,7 @@ impl DirectionMatch {
                         .answers
                         .is_some_and(|position| direction.of.contains(position))
             };
-            // Those before the one that it takes are for no later result: both go in their order.
+            // Earlier directions apply to no later result, since both are in order.
             if let Some((_, number)) = left.clone().find(concerns) {
                 *place = number;
                 left.by_ref().find(|(_, passed)| *passed == number);
@@ -235,10 +234,10 @@ mod tests {
         directions
     }
 
-    /// A result takes the next direction for what it answers, and none of another operation's.
+    /// A result takes the next direction of its own operation only.
     // spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
     #[test]
-    fn a_result_takes_the_next_direction_for_what_it_answers() {
+    fn result_takes_the_next_direction_of_its_span() {
         let all = [FIRST, SECOND, SECOND, LATER];
         type Case<'a> = (&'a [Option<u32>], &'a [Option<usize>]);
         let cases: [Case<'_>; 8] = [
@@ -252,10 +251,10 @@ mod tests {
             (&[Some(59), Some(59), Some(60)], &[Some(0), None, Some(1)]),
             // Before, between and behind them.
             (&[Some(39), Some(80), Some(120)], &[None, None, None]),
-            // An earlier operation's after a later one's: results are in the order of what they
-            // answer.
+            // A result of an earlier operation follows one of a later operation, which breaks the
+            // order.
             (&[Some(100), Some(40)], &[Some(3), None]),
-            // Nobody knows what it answers.
+            // The operation of the result is unknown.
             (&[None, Some(60)], &[None, Some(1)]),
             (&[], &[]),
             (&[Some(u32::MAX)], &[None]),
@@ -268,7 +267,7 @@ mod tests {
     /// Directions for the whole call concern every result, even one that answers its end: a
     /// procedure without arguments.
     #[test]
-    fn a_direction_for_the_whole_call_is_for_whatever_comes() {
+    fn whole_call_direction_matches_any_result() {
         let first = Span { begin: 0, end: 120 };
         for of in [Span::CALL, first] {
             assert_eq!(
@@ -278,9 +277,10 @@ mod tests {
         }
     }
 
-    /// Where there is but one range, what is not told may answer what nothing is directed about.
+    /// With one span, a result of an unknown operation may belong to an operation without
+    /// directions.
     #[test]
-    fn the_only_range_is_not_for_what_is_not_told() {
+    fn single_span_does_not_match_results_of_unknown_operations() {
         let part = Span {
             begin: 40,
             end: 119,
@@ -291,8 +291,7 @@ mod tests {
         );
     }
 
-    /// As many directions as a request may have, over several ranges, and more results than are
-    /// held against them.
+    /// The maximum number of directions over several spans, and more results than are matched.
     #[test]
     fn directions_of_another_requester_are_matched() {
         let span = |at: usize| Span {
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn no_direction_is_before_the_first_or_after_the_last() {
+    fn directions_outside_the_list_match_nothing() {
         for at in 0..MAX_RESULTS {
             assert_eq!(
                 (

@@ -60,7 +60,7 @@ fn a_reduced_call_may_fill_its_send() {
 }
 
 #[test]
-fn what_fits_is_inline_with_its_items() {
+fn fitting_call_is_inline_with_its_items() {
     let call_ = CallSpec {
         length: 4096 - 32,
         items: &[item(100, 3000)],
@@ -114,7 +114,7 @@ fn what_fits_is_inline_with_its_items() {
 /// As few Read chunks as make the rest fit: the largest first.
 // spec: rfc8166-3.4.2-b, rfc8166-3.5.3-a
 #[test]
-fn as_few_items_as_must_are_moved() {
+fn minimum_number_of_items_is_reduced() {
     let items = [item(40, 2000), item(2048, 9000), item(12000, 3000)];
     let call_ = CallSpec {
         length: 14200,
@@ -173,7 +173,7 @@ fn as_few_items_as_must_are_moved() {
 /// It would make nothing shorter, and a Read segment without bytes is more than some peers can
 /// take.
 #[test]
-fn an_item_without_bytes_is_never_moved() {
+fn empty_item_is_never_reduced() {
     let items = [item(100, 0), item(104, 3000), item(4000, 0)];
     for length in 4000..9000 {
         match way(
@@ -193,7 +193,7 @@ fn an_item_without_bytes_is_never_moved() {
 /// RFC 8166, section 8.2.2.3: protected bytes can't be reduced.
 // spec: rfc8166-8.2.2.3-b
 #[test]
-fn what_is_protected_travels_whole() {
+fn irreducible_call_is_sent_whole() {
     let call_ = CallSpec {
         length: 9000,
         items: &[item(100, 8000)],
@@ -211,7 +211,7 @@ fn what_is_protected_travels_whole() {
 /// RFC 8166, section 4.3.3: a Reply chunk whenever the largest reply may not fit.
 // spec: rfc8166-4.3.3-a
 #[test]
-fn offers_are_made_where_the_largest_reply_needs_them() {
+fn chunks_are_offered_only_for_a_large_reply() {
     let of = |largest_reply, results: &[u32]| {
         let results: Vec<ResultSpec> = results
             .iter()
@@ -252,7 +252,7 @@ fn offers_are_made_where_the_largest_reply_needs_them() {
 
 /// bidirection-04, section 5.3.
 #[test]
-fn without_chunks_what_does_not_fit_can_not_travel() {
+fn without_chunks_a_large_call_has_no_method() {
     let inline = PathLimits {
         chunks: false,
         ..LINK
@@ -354,10 +354,9 @@ fn calls() -> impl Strategy<
 }
 
 proptest! {
-    /// Whatever is chosen keeps the limits of both ends, and is the first in the order of cost that
-    /// does.
+    /// Each chosen plan obeys the limits of both ends, and is the cheapest that does.
     #[test]
-    fn what_is_chosen_fits_and_nothing_cheaper_does(
+    fn chosen_plan_fits_and_is_the_cheapest(
         (length, items, max_reply, results, reducible, link) in calls(),
     ) {
         let call_ = CallSpec { length, items: &items, max_reply, results: &results, reducible };
@@ -399,7 +398,7 @@ proptest! {
 }
 
 #[test]
-fn how_a_call_travels_is_told_in_words() {
+fn transfer_plan_has_a_description() {
     let data = [DataItem {
         position: 100,
         length: 8000,
@@ -411,7 +410,7 @@ fn how_a_call_travels_is_told_in_words() {
     };
     assert_eq!(
         std::format!("{}", plan_call(&write, &LINK).unwrap()),
-        "items read apart: 1, as the rest fits; the reply inline, as the largest fits"
+        "items in Read chunks: 1, as the rest fits; the reply inline, as the largest fits"
     );
     let read = CallSpec {
         max_reply: 9000,
@@ -420,7 +419,7 @@ fn how_a_call_travels_is_told_in_words() {
     };
     assert_eq!(
         std::format!("{}", plan_call(&read, &LINK).unwrap()),
-        "inline, as it fits; results written apart, as the rest of the largest reply fits"
+        "inline, as it fits; results in Write chunks, as the rest of the largest reply fits"
     );
 }
 
@@ -440,9 +439,9 @@ fn the_header_of_a_long_reply_may_fill_its_send() {
     }
 }
 
-/// What is read first costs a round trip: an item, or all of the call.
+/// An RDMA Read of an item or of the whole call costs a round trip.
 #[test]
-fn what_is_read_costs_a_round_trip() {
+fn rdma_read_costs_a_round_trip() {
     let items = [item(100, 8000)];
     let long = CallSpec {
         length: 9_000,

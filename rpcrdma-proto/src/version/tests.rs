@@ -29,7 +29,7 @@ fn table() -> String {
     text
 }
 
-/// What the documentation shows is what the machine does.
+/// The table of the documentation is that of the code.
 #[test]
 fn the_table_is_that_of_the_documentation() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/state-machines.md");
@@ -39,7 +39,7 @@ fn the_table_is_that_of_the_documentation() {
 /// version-two-01, section 5.1.
 // spec: v2-5.1-a
 #[test]
-fn a_responder_of_version_two_is_spoken_to_in_it() {
+fn version_two_responder_is_negotiated() {
     let state = Negotiation::new(Version::Two, false);
     assert_eq!(
         (state.version(), state.threshold(1024), state.is_settled()),
@@ -69,7 +69,7 @@ fn a_responder_of_version_two_is_spoken_to_in_it() {
 /// version-two-01, section 5.2.
 // spec: v2-5.2-b, v2-5.2-c, v2-5.2-f
 #[test]
-fn a_responder_of_version_one_is_spoken_to_in_that() {
+fn version_one_responder_is_negotiated() {
     let (asked, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
     let (state, action) = asked.next(NegotiationEvent::from_range(1, 1));
     assert_eq!(
@@ -103,7 +103,7 @@ fn a_responder_of_version_one_is_spoken_to_in_that() {
 
 // spec: v2-5.2-d, v2-5.2-e
 #[test]
-fn who_drops_the_question_is_not_asked_again_for_a_while() {
+fn silent_peer_is_remembered_for_a_while() {
     let (asked, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
     assert_eq!(
         asked.next(NegotiationEvent::Lost),
@@ -129,9 +129,9 @@ fn who_drops_the_question_is_not_asked_again_for_a_while() {
     );
 }
 
-/// Once agreed, a version holds: what is late or wrong changes it to no other.
+/// No late or wrong message changes a negotiated version.
 #[test]
-fn what_was_agreed_holds() {
+fn negotiated_version_is_fixed() {
     for state in [Negotiation::One, Negotiation::Two, Negotiation::Failed] {
         for event in EVENTS {
             assert_eq!(state.next(event), (state, NegotiationAction::Nothing));

@@ -1,5 +1,5 @@
-//! Backward calls (RFC 8167): whether there are any, what they may have, and that they have nothing
-//! in common with forward ones but the receives.
+//! Backward calls (RFC 8167): when they are allowed, with which chunks, and that they share only
+//! the receives with forward calls.
 
 use rpcrdma_proto::connection::{Action, CallFailure, Config, Properties, Role};
 use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultSpec, TransferError};
@@ -26,7 +26,7 @@ const LONG_REPLY: CallSpec<'_> = CallSpec {
     reducible: true,
 };
 
-/// Both ends, of which the client's consumer has said that it takes calls.
+/// Both ends, after the client's consumer has announced that it accepts calls.
 fn ready(client: Config, server: Config) -> (End, End) {
     let (mut client, mut server) = settled(client, server);
     say_ready(&mut client, &mut server);
@@ -163,10 +163,10 @@ fn xids_are_unique_among_open_calls() {
     }
 }
 
-/// Credits are counted for each direction by itself: what one has used up is there in the other.
+/// Credits are counted separately for each direction.
 // spec: bd-4.1-a, bd-4.1-b, bd-4.1-c, bd-4.1-d, bd-4-c, bd-5.1-c, bd-5.2-c, v2-4.2.2-g
 #[test]
-fn credits_are_apart() {
+fn credits_of_both_directions_are_separate() {
     let client = Config {
         credits: 4,
         max_calls: 16,
@@ -232,13 +232,13 @@ fn credits_are_apart() {
     assert_eq!((client.closing(), server.closing()), (None, None));
 }
 
-/// Receives for all that may come: calls that were granted, replies that are expected, and what
-/// takes no credit. All of them are posted before the message that may bring it, and anew on each
+/// Receives are posted for all possible messages: granted calls, expected replies, and messages
+/// without credits. They are posted before the message that allows them, and again on each
 /// connection.
 // spec: bd-4-a, bd-4.3-a, bd-4.3.1-a, bd-4.3.1-b, bd-4.3.1-c, bd-4.3.1-d, bd-6-b
 // spec: bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-d, bd-4.3.2-e, rfc8166-3.3.1-d
 #[test]
-fn receives_are_posted_for_all_that_may_come() {
+fn receives_are_posted_for_every_possible_message() {
     let client = Config {
         credits: 5,
         max_served: 3,
@@ -260,8 +260,7 @@ fn receives_are_posted_for_all_that_may_come() {
     );
     client.act();
     server.act();
-    // One call is granted before the first has come; the client asks for properties, and tells its
-    // own.
+    // One call is granted at first; the client requests properties, and announces its own.
     assert_eq!(
         (
             client.session.posted_receives(),
@@ -324,11 +323,11 @@ fn a_client_without_support_is_not_called() {
     }
 }
 
-/// Inline support: what does not fit inline has no way.
+/// With inline support, a call that does not fit inline has no transfer method.
 // spec: xc3-3.3-c, xc3-3.3-e, xc3-3.3-f, bd-5.3-c, bd-5.3-d, bd-5.3-e
 // spec: xc2-3.3-c, xc2-3.3-e, xc2-3.3-f
 #[test]
-fn inline_support_takes_no_chunks() {
+fn inline_support_refuses_chunks() {
     for draft in DRAFTS {
         let (client, server) = (supporting(draft, Bkreqsup::Inline), server_of(draft));
         let version_one = |config| Config {
@@ -360,7 +359,7 @@ fn inline_support_takes_no_chunks() {
 // spec: xc3-3.3-d, xc3-3.3-e, xc3-3.3-f, bd-5.3-a, bd-5.3-b
 // spec: xc2-3.3-d, xc2-3.3-e, xc2-3.3-f
 #[test]
-fn general_support_takes_chunks() {
+fn general_support_accepts_chunks() {
     for draft in DRAFTS {
         let (mut client, mut server) = ready(supporting(draft, Bkreqsup::Genl), server_of(draft));
         let data = DataItem {
@@ -407,7 +406,7 @@ fn general_support_takes_chunks() {
     }
 }
 
-/// A server that is told less support in the middle keeps to it.
+/// A server obeys a reduction of support during the connection.
 // spec: xc3-3.3-b, xc3-4.4-b
 // spec: xc2-3.3-b, xc2-4.4-c
 #[test]
@@ -435,11 +434,11 @@ fn support_may_be_withdrawn() {
     }
 }
 
-/// Not before the peer's consumer has said so, in a call that is being served; and no more once the
-/// connection is lost.
+/// Backward calls start when the peer's consumer has announced it, in a call that is being served,
+/// and end with the connection.
 // spec: bd-6-e, bd-5.4-a, bd-5.4-c, bd-6-c
 #[test]
-fn readiness_is_of_one_connection() {
+fn readiness_ends_with_the_connection() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     let xid = server.session.call(&NULL, None).unwrap();
     assert_eq!(exchange(&mut client, &mut server), 0);
@@ -461,10 +460,10 @@ fn readiness_is_of_one_connection() {
     assert_eq!(exchange(&mut client, &mut server), 0);
 }
 
-/// Readiness that is said in a call which has ended is none.
+/// An announcement in an ended call has no effect.
 // spec: bd-6-e
 #[test]
-fn readiness_is_said_in_a_call_that_is_served() {
+fn readiness_needs_an_open_call() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     client.session.call(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
@@ -504,11 +503,11 @@ fn a_client_keeps_a_connection_for_backward_calls() {
     assert_eq!(client.arrived().len(), 1);
 }
 
-/// Backward calls are of the version of the forward ones, and in Version One only where both ends
-/// are told to.
+/// Backward calls use the version of the forward ones, and Version One only if both ends are
+/// configured for it.
 // spec: bd-5.1-b, bd-5.2-b
 #[test]
-fn backward_calls_are_of_the_version_of_the_connection() {
+fn backward_calls_use_the_version_of_the_connection() {
     for (highest, backward_one, goes) in [
         (Version::Two, false, true),
         (Version::One, true, true),
@@ -545,12 +544,11 @@ fn long_reply(call: &Packet, xid: u32, credits: u32) -> Vec<u8> {
     words(&[&[xid, 1, credits, 1, 0, 0, 1, 1][..], &chunk].concat())
 }
 
-/// A long reply of Version One has no direction of its own. A call of ours that is open and has
-/// offered a Reply chunk decides it: a server that always uses the Reply chunk grants by such
-/// replies alone.
+/// A long reply in Version One has no direction. An open outgoing call with an offered Reply chunk
+/// decides it: a server that always uses the Reply chunk grants only by such replies.
 // spec: bd-4.1-e, bd-4.1-f
 #[test]
-fn a_long_reply_grants_where_the_context_decides_its_direction() {
+fn long_reply_grants_if_the_context_gives_its_direction() {
     let (mut client, _) = settled(one(Config::client()), one(Config::server()));
     assert_eq!(client.session.available_credits(), 1);
     let xid = client.session.call(&LONG_REPLY, None).unwrap();
@@ -597,7 +595,7 @@ fn credits_without_a_direction_are_ignored() {
 /// which is no error.
 // spec: v2-4.2.2-c, v2-5-b
 #[test]
-fn an_error_grants_where_it_answers_a_call_and_a_reply_has_granted_before() {
+fn error_repeats_the_grant_of_the_last_reply() {
     for highest in [Version::One, Version::Two] {
         let config = Config {
             max_version: highest,
@@ -636,11 +634,11 @@ fn an_error_grants_where_it_answers_a_call_and_a_reply_has_granted_before() {
     }
 }
 
-/// What is no reply and goes in its direction grants what the last reply did, as a peer may take it
-/// for a grant.
+/// Other messages in the direction of replies repeat the last grant, as a peer may take them for a
+/// grant.
 // spec: v2-4.2.2-g
 #[test]
-fn errors_and_answers_to_operations_grant_what_replies_do() {
+fn errors_and_answers_repeat_the_grant_of_replies() {
     const CODE: u32 = 4_294_967_041;
     let (mut client, mut server) = pair(Config::client(), Config::server());
     for end in [&mut client, &mut server] {

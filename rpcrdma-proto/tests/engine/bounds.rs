@@ -1,4 +1,5 @@
-//! What a peer can make an end do or keep: no more than the settings say, and nothing in part.
+//! Bounds on the work and the state that a peer can cause: the settings limit both, and nothing is
+//! half applied.
 
 use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{BufferId, CloseReason, Config, Event, Properties};
@@ -83,7 +84,7 @@ fn a_malformed_request_changes_nothing() {
 /// the connection: its sender would wait for the error.
 // spec: rfc8166-4.5.4-b
 #[test]
-fn as_many_errors_wait_as_there_may_be_messages() {
+fn queued_errors_are_bounded_by_the_grant() {
     for served in [0, 3] {
         let server = Config {
             max_calls: 4,
@@ -133,7 +134,7 @@ fn as_many_errors_wait_as_there_may_be_messages() {
 /// Eight events that a peer brings about at will wait for the consumer at most. Those of calls are
 /// not among them.
 #[test]
-fn as_many_notices_wait_as_are_bounded() {
+fn queued_notices_are_bounded() {
     const CODE: u32 = 4_294_967_041;
     let (mut client, mut server) = both_ways(Config::client(), Config::server());
     client.session.register_operation(CODE).unwrap();

@@ -1,5 +1,4 @@
-//! Transmissions of rtrext-02 that are broken: what is reported of them, and what becomes of their
-//! calls and replies.
+//! Broken groups of rtrext-02: their reports, and the fate of their calls and replies.
 
 use rpcrdma_proto::chunk::{ChunkLimits, Segment};
 use rpcrdma_proto::connection::{CallFailure, CallRegion, CloseReason, Config, Event, SendOwner};
@@ -21,7 +20,7 @@ use crate::pair::{Packet, exchange, pass, reconnect, words, works};
 /// connection.
 // spec: rtr-5.4-d, rtr-9.5-g
 #[test]
-fn nothing_is_passed_over_on_the_next_connection() {
+fn next_connection_skips_no_transmission() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -43,12 +42,11 @@ fn nothing_is_passed_over_on_the_next_connection() {
     );
 }
 
-/// A group that is broken in any way is reported, and the call goes again by other means: it is
-/// served once.
+/// Each broken group is reported, and the call is retransmitted by other means and served once.
 // spec: rtr-4.2-d, rtr-5.4-d, rtr-5.4-f, rtr-5.4-g, rtr-5.4-i, rtr-5.4-j, rtr-9.5-g, rtr-9.5-h
 // spec: rtr-9.5-i
 #[test]
-fn a_call_whose_group_is_broken_goes_again_by_other_means() {
+fn call_of_a_broken_group_is_retransmitted_without_rtrext() {
     type Breaks = fn(&mut Vec<Packet>);
     let cases: [(&str, Breaks, usize); 6] = [
         ("one is missing", |packets| drop(packets.remove(2)), 1),
@@ -99,10 +97,10 @@ fn a_call_whose_group_is_broken_goes_again_by_other_means() {
     }
 }
 
-/// Transmissions that were kept for others are given back when those do not come: by a report, by
+/// Retained transmissions are returned when the rest does not arrive: after a report, after
 /// silence, and with the connection.
 #[test]
-fn the_buffers_of_a_group_that_is_given_up_are_free() {
+fn buffers_of_an_abandoned_group_are_freed() {
     type Breaks = fn(&mut Vec<Packet>);
     let cases: [(&str, Breaks); 4] = [
         ("one is missing", |packets| drop(packets.remove(2))),
@@ -132,9 +130,9 @@ fn the_buffers_of_a_group_that_is_given_up_are_free() {
     }
 }
 
-/// A reply that nobody waits for any more takes no buffers either.
+/// A reply to a cancelled call retains no buffers.
 #[test]
-fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
+fn buffers_of_a_late_reply_are_freed() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -150,9 +148,9 @@ fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
     );
 }
 
-/// The peer is told of the first transmission, and of the others nothing more is to be told.
+/// The first transmission is reported to the peer, and the others are not.
 #[test]
-fn what_is_left_of_a_refused_group_is_not_counted_as_dropped() {
+fn rest_of_a_refused_group_is_not_counted_as_dropped() {
     let limits = ChunkLimits {
         max_bytes: 8_192,
         ..ChunkLimits::DEFAULT
@@ -186,9 +184,9 @@ fn what_is_left_of_a_refused_group_is_not_counted_as_dropped() {
     assert_eq!(client.failures(xid), [CallFailure::Peer(PeerError::Header)]);
 }
 
-/// What a peer breaks at will is told as long as the consumer listens.
+/// Broken groups of a peer are reported while the consumer polls events.
 #[test]
-fn broken_groups_do_not_silence_what_is_told_later() {
+fn broken_groups_do_not_suppress_later_reports() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -202,7 +200,7 @@ fn broken_groups_do_not_silence_what_is_told_later() {
 
 // spec: rtr-4.2-d, rtr-9.5-e
 #[test]
-fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
+fn interleaved_calls_are_both_broken_and_retransmitted() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -232,7 +230,7 @@ fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
 
 // spec: rtr-5.4-h, rtr-5.4-l, rtr-5.4-m, rtr-5.4-n
 #[test]
-fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() {
+fn broken_reply_is_retransmitted_inline_or_ends_its_call() {
     // The second is more than one transmission for its data alone, and would fit one buffer without
     // being placed.
     let result = [DataItem {
@@ -287,9 +285,9 @@ fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() 
     }
 }
 
-/// That it was sent once already is what counts against the replies that may be under way.
+/// A retransmission is already counted among the replies in flight.
 #[test]
-fn a_reply_goes_again_where_no_other_may() {
+fn retransmitted_reply_passes_the_limit_of_sends() {
     let server = Config {
         max_served: 1,
         ..placing(RtrExtConfig::ALL, Config::server())
@@ -333,7 +331,7 @@ fn a_reply_goes_again_where_no_other_may() {
 /// A key that was not the call's ends the connection, and yet the buffers of its transmissions are
 /// free again.
 #[test]
-fn the_buffers_of_a_reply_that_invalidates_what_it_may_not_are_free() {
+fn buffers_of_a_reply_with_a_foreign_key_are_freed() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -352,9 +350,9 @@ fn the_buffers_of_a_reply_that_invalidates_what_it_may_not_are_free() {
     assert_eq!(client.forgotten(), 0);
 }
 
-/// The peer can't know of a call what was not sent.
+/// The peer cannot know a call that was not sent.
 #[test]
-fn an_unknown_operation_is_none_of_a_call_that_waits() {
+fn unknown_operation_error_ignores_unsent_calls() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -419,7 +417,7 @@ fn an_item_of_no_bytes_takes_no_target() {
 }
 
 #[test]
-fn a_group_that_the_connection_cuts_goes_again_on_the_next() {
+fn interrupted_group_is_retransmitted_on_the_next_connection() {
     for cut in 0..5 {
         let (mut client, mut server) = warm(
             plain(RtrExtConfig::ALL, Config::client()),
@@ -442,7 +440,7 @@ fn a_group_that_the_connection_cuts_goes_again_on_the_next() {
 }
 
 #[test]
-fn a_reply_that_the_connection_cuts_is_given_up_and_its_memory_is_free() {
+fn interrupted_reply_is_dropped_and_its_memory_freed() {
     for cut in 0..5 {
         let (mut client, mut server) = warm(
             plain(RtrExtConfig::ALL, Config::client()),
@@ -467,7 +465,7 @@ fn a_reply_that_the_connection_cuts_is_given_up_and_its_memory_is_free() {
 /// set.
 // spec: rtr-5.4-l
 #[test]
-fn a_reply_is_kept_for_a_while() {
+fn reply_is_retained_for_its_time() {
     let keep = 500;
     let rtr = RtrExtConfig {
         reply_retention: keep,
@@ -495,9 +493,9 @@ fn a_reply_is_kept_for_a_while() {
     assert_eq!(server.session.outstanding(), (0, 0));
 }
 
-/// A reply whose Send is still to be released when the connection is lost is for nobody any more.
+/// A reply whose Send is not released when the connection is lost is dropped.
 #[test]
-fn a_reply_is_not_kept_beyond_its_connection() {
+fn reply_is_not_retained_beyond_its_connection() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -518,7 +516,7 @@ fn a_reply_is_not_kept_beyond_its_connection() {
 
 /// That it was kept when the connection was lost does not make it unsent.
 #[test]
-fn a_reply_that_was_kept_was_sent() {
+fn retained_reply_counts_as_answered() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -532,9 +530,9 @@ fn a_reply_that_was_kept_was_sent() {
     }));
 }
 
-/// Who keeps replies for no time keeps none: no timer is due at once.
+/// With a retention of zero no reply is retained, and no timer is due.
 #[test]
-fn a_reply_is_not_kept_for_no_time() {
+fn reply_is_not_retained_for_zero_time() {
     let rtr = RtrExtConfig {
         reply_retention: 0,
         ..RtrExtConfig::ALL
@@ -557,10 +555,10 @@ fn update(which: u32, value: u32) -> Vec<u8> {
     words(&[77, 2, 1, 5, 0, ROPT_UPDPROP, 16, 1, which, 4, value])
 }
 
-/// A reply is laid out when the consumer answers, and the requester's buffers may be others when it
-/// goes.
+/// The layout of a reply is planned when the consumer answers, and the requester's buffers may
+/// change before it is sent.
 #[test]
-fn a_reply_goes_as_the_buffers_are_when_it_goes() {
+fn reply_uses_the_current_buffer_structure() {
     let sizes = |config| Config {
         receive_size: 8_192,
         ..plain(RtrExtConfig::ALL, config)
@@ -600,9 +598,9 @@ fn a_reply_goes_as_the_buffers_are_when_it_goes() {
     }
 }
 
-/// What is exposed of a call that goes in transmissions is what it directs, and no more.
+/// A call in transmissions exposes only the memory of its directions.
 #[test]
-fn regions_are_those_that_are_read_or_written() {
+fn only_read_or_written_regions_are_exposed() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::Explicit,
         preference: MethodPreference::Groups,

@@ -1,4 +1,4 @@
-//! Calls: how they travel, how they end, and who has their memory until then.
+//! Calls: their transfer methods, their ends, and the owner of their memory until then.
 
 use rpcrdma_proto::connection::{
     Action, CallFailure, CallRegion, Config, Event, Exposure, ReplyError, SendOwner,
@@ -30,10 +30,10 @@ fn fences(end: &End) -> usize {
 
 // ---- How they travel ------------------------------------------------------------------------------------------------
 
-/// The largest item goes apart, and of two no more than the peer puts together: Linux before 6.12
-/// takes one.
+/// The largest item is reduced, and no more items than the peer reassembles: Linux before 6.12
+/// accepts one.
 #[test]
-fn no_more_read_chunks_than_the_peer_puts_together() {
+fn read_chunks_are_limited_to_those_that_the_peer_reassembles() {
     let items = [
         DataItem {
             position: 100,
@@ -80,11 +80,11 @@ fn no_more_read_chunks_than_the_peer_puts_together() {
     }
 }
 
-/// What is exposed is what the header needs, and of what the peer writes no more.
+/// Only the memory that the header needs is exposed.
 // spec: v2-2.2-a, v2-2.1-d, v2-2.1-e
 // spec: rfc8166-3.4.6-a
 #[test]
-fn memory_is_exposed_for_what_does_not_fit() {
+fn memory_is_exposed_only_for_large_messages() {
     let (mut client, _) = warm();
     client.holds.exposing = true;
     let mut exposed = |call: &CallSpec<'_>| {
@@ -112,7 +112,7 @@ fn memory_is_exposed_for_what_does_not_fit() {
         }),
         [(CallRegion::Call, 5_000)]
     );
-    // Protected bytes can't be moved apart.
+    // Protected bytes cannot be reduced.
     assert_eq!(
         exposed(&CallSpec {
             reducible: false,
@@ -160,7 +160,7 @@ fn a_call_whose_memory_is_not_exposed_fails() {
 // spec: xc3-3.2-a, xc3-3.2-b, xc3-3.2-c
 // spec: xc2-3.2-a, xc2-3.2-b, xc2-3.2-c
 #[test]
-fn one_key_is_invalidated_where_both_ends_have_agreed() {
+fn one_key_is_invalidated_if_both_ends_agree() {
     let both = CallSpec {
         max_reply: 140_000,
         results: &[
@@ -235,8 +235,8 @@ fn one_key_is_invalidated_where_both_ends_have_agreed() {
     }
 }
 
-/// In Version Two the property alone tells whether invalidation is wanted: it may change on a
-/// connection (decision D18).
+/// In Version Two only the property determines whether invalidation is wanted, and it may change on
+/// a connection (decision D18).
 // spec: xc3-3.2-b, xc3-3.2-c
 // spec: xc2-3.2-b, xc2-3.2-c
 #[test]
@@ -277,7 +277,7 @@ fn invalidation_follows_the_property() {
 /// released.
 // spec: v2-2.2-b
 #[test]
-fn a_call_ends_when_its_memory_is_its_own() {
+fn call_ends_when_its_memory_is_released() {
     let (mut client, mut server) = warm();
     client.holds = Holds {
         fencing: true,
@@ -296,7 +296,7 @@ fn a_call_ends_when_its_memory_is_its_own() {
     client.released(SendOwner::Call { xid });
     client.act();
     assert_eq!(client.replies(xid).len(), 1);
-    // What is told twice changes nothing.
+    // A repeated call has no effect.
     client.session.fenced(xid);
     client.released(SendOwner::Call { xid });
     client.act();
@@ -347,7 +347,7 @@ fn a_call_can_be_cancelled_at_any_time() {
             (usize::from(state != "waiting"), 1),
             "{state}"
         );
-        // Its credit is back, or comes with its reply.
+        // Its credit is returned, or will be with its reply.
         let taken = u32::from(matches!(state, "sent" | "served"));
         assert_eq!(
             (
@@ -402,8 +402,7 @@ fn an_answered_call_outlives_its_connection_until_it_is_fenced() {
     assert_eq!((fences(&client), client.replies(xid).len()), (1, 1));
 }
 
-/// Of a call that is given up, nothing stays behind when its connection is lost: no reply will
-/// come.
+/// A cancelled call leaves no state when its connection is lost, since no reply will arrive.
 #[test]
 fn a_cancelled_call_does_not_outlive_its_connection() {
     for fenced_first in [true, false] {
@@ -426,10 +425,10 @@ fn a_cancelled_call_does_not_outlive_its_connection() {
     }
 }
 
-/// A late reply is no second end, and a reply to what was never sent is none at all.
+/// A late reply does not end a call twice, and a reply to an unsent call is unexpected.
 // spec: bd-2-e
 #[test]
-fn a_reply_to_a_call_that_was_not_sent_is_none() {
+fn reply_to_an_unsent_call_is_unexpected() {
     let (mut client, mut server) = warm();
     client.holds.exposing = true;
     let xid = client.session.call(&LONG_REPLY, None).unwrap();
@@ -452,7 +451,7 @@ fn a_reply_to_a_call_that_was_not_sent_is_none() {
         ),
         (2, before)
     );
-    // It goes on as if nothing had come.
+    // The call continues unaffected.
     client.expose(xid);
     exchange(&mut client, &mut server);
     let call = server.arrived()[0];
@@ -493,9 +492,9 @@ fn a_deadline_ends_a_call() {
     assert_eq!(client.failures(waiting), [CallFailure::TimedOut]);
 }
 
-/// A reply that has no way ends its call by an error, at both ends.
+/// A reply without a transfer method ends its call with an error at both ends.
 #[test]
-fn a_reply_that_has_no_way_is_an_error() {
+fn reply_without_a_transfer_method_is_an_error() {
     let (mut client, mut server) = warm();
     let calls = [NULL, RESULT].map(|call| client.session.call(&call, None).unwrap());
     exchange(&mut client, &mut server);
@@ -556,7 +555,7 @@ fn a_call_is_answered_once() {
 /// The responder's Sends may stay with their transport: the next calls that it granted have room
 /// all the same.
 #[test]
-fn replies_that_are_not_released_take_no_room_of_calls() {
+fn unreleased_replies_do_not_limit_calls() {
     let (mut client, mut server) = settled(
         Config::client(),
         Config {
@@ -577,7 +576,7 @@ fn replies_that_are_not_released_take_no_room_of_calls() {
             sent.push(SendOwner::Reply { call });
         }
         exchange(&mut client, &mut server);
-        // The next four come before the first of these is released.
+        // The next four arrive before the first of these is released.
         for xid in calls {
             assert_eq!((client.replies(xid).len(), server.closing()), (1, None));
         }

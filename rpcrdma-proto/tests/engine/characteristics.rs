@@ -54,7 +54,7 @@ fn next_call(end: &mut End, length: u32) -> usize {
     end.send().unwrap().bytes.len()
 }
 
-/// What has become of changes that were asked for.
+/// The outcomes of requested changes.
 fn ended(end: &mut End) -> Vec<(BasicProperty, Option<BasicProperty>)> {
     let events = std::mem::take(&mut end.events);
     let ended = events.into_iter().filter_map(|event| match event {
@@ -81,8 +81,8 @@ fn next(code: u32, from: &mut End, to: &mut End) -> Vec<u8> {
 
 // ---- A change that is pending ---------------------------------------------------------------------------------------
 
-/// A larger size is pending until the smaller receives are gone; then it is told, as far as it was
-/// to be had.
+/// A larger size is pending until the smaller receives are gone; then the reached size is
+/// announced.
 // spec: xc2-4-h, xc2-2.3-d, xc2-3.1-g, xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d, xc2-4-g, xc2-4.3-i
 // spec: xc2-4.3-j, xc2-4.3-k, xc2-4.4-a, xc2-4.4-b
 // spec: xc2-4.4-e, xc2-4.4-f, xc2-4.4-g, xc2-4.4-j, xc2-4.4-m
@@ -171,12 +171,12 @@ fn a_larger_size_is_pending_until_it_holds() {
     );
 }
 
-/// What we have asked for binds us until it is rejected, or something larger holds and nothing is
-/// pending; what holds in between is known, and ends nothing.
+/// A requested size limits our Sends until it is rejected, or until a larger size applies and no
+/// change is pending. Updates in between are applied, and do not end the request.
 // spec: xc2-3.1-j, xc2-4.3-j, xc2-4.3-k, xc2-4.4-d, xc2-4.4-h, xc2-4.4-k, xc2-4.4-l, xc2-4.4-m
 // spec: xc2-4.4-n, xc2-4.4-o, xc2-4.4-p
 #[test]
-fn a_smaller_size_binds_while_it_is_pending() {
+fn pending_smaller_size_limits_sends() {
     for (last, held) in [(16_384, None), (12_288, Some(12_288)), (8192, Some(8192))] {
         let (mut client, _) = joined(16_384);
         client.session.request_property(size(8192)).unwrap();
@@ -209,7 +209,7 @@ fn a_smaller_size_binds_while_it_is_pending() {
     }
 }
 
-/// An update that comes before the answer does not end what was asked for, and is none.
+/// An update before the answer does not end the request, and is not the answer.
 // spec: xc2-3.1-j, xc2-4.4-d, xc2-4.4-e, xc2-4.4-p
 #[test]
 fn an_update_is_no_answer() {
@@ -233,7 +233,7 @@ fn unsolicited_updates_clear_nothing() {
     client.receive(&updated(8192, true));
     assert_eq!(client.events, [Event::PropertiesChanged]);
     assert_eq!(client.session.peer_properties().receive_buffer_size, 8192);
-    // Each of ours has one value, and a credit.
+    // Each of our updates has one value, and takes a credit.
     client
         .session
         .set_property(BasicProperty::RemoteInvalidation(true))
@@ -265,7 +265,7 @@ fn unsolicited_updates_clear_nothing() {
 /// A size that is given up, or of which the peer wants the contrary, is no longer pending.
 // spec: xc2-3.1-h, xc2-4.3-k, xc2-4.4-d, xc2-4.4-h, xc2-4.4-l
 #[test]
-fn what_will_not_come_is_cleared() {
+fn impossible_growth_is_cleared() {
     let (mut client, mut server) = joined(8192);
     client.session.request_property(size(16_384)).unwrap();
     exchange(&mut client, &mut server);
@@ -285,7 +285,7 @@ fn what_will_not_come_is_cleared() {
     );
 }
 
-/// A connection that is lost takes what was pending with it.
+/// Pending changes end with the connection.
 // spec: xc2-3-i
 #[test]
 fn nothing_is_pending_on_another_connection() {
@@ -316,11 +316,11 @@ fn nothing_is_pending_on_another_connection() {
     assert_eq!(client.session.peer_properties().receive_buffer_size, 8192);
 }
 
-/// What was named as staying is not asked for, nor does an update of it count; all else may be
-/// asked for.
+/// Fixed properties are not requested, and updates of them are ignored. All others may be
+/// requested.
 // spec: xc2-3-e, xc2-4.1-d
 #[test]
-fn what_stays_is_told_at_the_beginning() {
+fn fixed_properties_are_announced_at_the_start() {
     let (mut client, _) = pair(client(), server());
     let ask = client.send().unwrap();
     client.receive(&operation(
@@ -356,7 +356,7 @@ fn what_stays_is_told_at_the_beginning() {
 // spec: xc2-4.3-e, xc2-4.3-f, xc2-4.3-g
 // spec: xc2-4.3-h, xc2-4.3-l
 #[test]
-fn every_change_is_answered_by_itself() {
+fn each_change_is_answered_separately() {
     let (mut client, mut server) = settled(
         Config {
             receive_size: 16_384,
@@ -391,7 +391,7 @@ fn every_change_is_answered_by_itself() {
         backward_support: Bkreqsup::Inline,
     };
     assert_eq!(*client.session.properties(), held);
-    // What one was told has been made is gone by at once.
+    // An accepted change applies at once.
     server
         .session
         .request_property(BasicProperty::BackwardSupport(Bkreqsup::None))
@@ -420,14 +420,14 @@ fn a_size_below_the_least_is_rejected() {
 /// An error rejects. After an answer that can't be read the smaller size may hold, and is taken to.
 // spec: xc2-3-i, xc2-3.1-j
 #[test]
-fn a_request_without_a_good_answer_is_rejected() {
+fn request_with_an_invalid_answer_counts_as_rejected() {
     for (answer, sends) in [("error", 10_032), ("malformed", 56)] {
         let (mut client, _) = joined(16_384);
         client.session.request_property(size(8192)).unwrap();
         let xid = client.send().unwrap().word(0);
         match answer {
             "error" => client.receive(&words(&[xid, 2, 32, 4, 3])),
-            // What xcharext-03 answers where it has set another value.
+            // The answer of xcharext-03 with another value.
             _ => client.receive(&operation(
                 xid,
                 REPLY_DIRECTION,
@@ -442,8 +442,7 @@ fn a_request_without_a_good_answer_is_rejected() {
     }
 }
 
-/// A value of no bytes is no default but an error, in each of the operations; of a property that
-/// nobody knows it is nothing.
+/// An empty value is an error in each operation, and is ignored for an unknown property.
 // spec: xc2-2.1-c, xc2-2.1-d, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g, xc2-2.1-h, xc2-4.1-h, xc2-4.1-i
 #[test]
 fn empty_values_are_errors() {
@@ -485,10 +484,10 @@ fn empty_values_are_errors() {
 
 // ---- Which draft ----------------------------------------------------------------------------------------------------
 
-/// Who speaks neither says so, and its calls go on.
+/// An end with neither draft refuses the operations, and its calls continue.
 // spec: xc2-4-e, xc2-4-f, xc2-4.1-c, xc2-3-i
 #[test]
-fn what_is_not_spoken_is_refused() {
+fn unsupported_operations_are_refused() {
     let none = Config {
         properties: Properties::None,
         ..sized(16_384, Config::server())
@@ -514,7 +513,7 @@ fn what_is_not_spoken_is_refused() {
 /// Of two drafts each end knows what the other was at the beginning, and no update of it; and never
 /// takes its receives for larger than they are (decision D5).
 #[test]
-fn two_drafts_share_a_beginning() {
+fn both_drafts_share_the_announcement() {
     for [ours, theirs] in [DRAFTS, [DRAFTS[1], DRAFTS[0]]] {
         let client = Config {
             properties: ours,
@@ -561,7 +560,7 @@ fn two_drafts_share_a_beginning() {
 /// The properties of rtrext-02 travel by either draft, with the same codes.
 // spec: xc2-6.1-a, xc2-6.1-c
 #[test]
-fn abilities_are_told_in_either_draft() {
+fn capabilities_are_announced_in_both_drafts() {
     let (mut client, _) = pair(
         Config {
             rtr: Some(RtrExtConfig::ALL),

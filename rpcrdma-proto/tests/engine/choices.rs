@@ -1,4 +1,4 @@
-//! Who sends what in transmissions of rtrext-02: what each end tells of itself decides.
+//! The use of groups of rtrext-02, which the announced capabilities decide.
 
 use rpcrdma_proto::connection::{Action, CallRegion, Config};
 use rpcrdma_proto::continuation::{OperationSet, Reduction, RtrExtConfig};
@@ -31,9 +31,9 @@ fn backward() -> (End, End) {
 /// replies in transmissions.
 // spec: rtr-1.4-a, rtr-1.4-b, rtr-1.4-c, rtr-1.4-d
 #[test]
-fn backward_calls_and_their_replies_go_in_transmissions() {
+fn backward_calls_and_replies_are_sent_in_groups() {
     let (mut client, mut server) = backward();
-    // Forward calls are under way meanwhile.
+    // Forward calls are in flight at the same time.
     let forward = client.session.call(&LONG_REPLY, None).unwrap();
     let both = CallSpec {
         max_reply: 16_384,
@@ -49,11 +49,11 @@ fn backward_calls_and_their_replies_go_in_transmissions() {
     answered(&mut client, &mut server, (call, forward), 16_384, &[]);
 }
 
-/// Where there are no chunks, a call that has not all its credits waits for them, as long as
-/// replies are to come.
+/// If chunks are not allowed, a call without all of its credits waits for them while replies are
+/// outstanding.
 // spec: rtr-4.3-a
 #[test]
-fn without_all_its_credits_a_call_that_has_no_other_way_waits() {
+fn call_without_another_method_waits_for_its_credits() {
     let (mut client, mut server) = backward();
     let xids: Vec<_> = (0..9)
         .map(|_| server.session.call(&LONG, None).unwrap())
@@ -75,7 +75,7 @@ fn without_all_its_credits_a_call_that_has_no_other_way_waits() {
 
 // spec: rtr-2-a
 #[test]
-fn a_peer_of_version_one_is_spoken_to_without_transmissions() {
+fn version_one_peer_gets_no_groups() {
     let (mut client, mut server) =
         settled(placing(GROUPS, Config::client()), one(Config::server()));
     let items = [DataItem {
@@ -100,10 +100,11 @@ fn a_peer_of_version_one_is_spoken_to_without_transmissions() {
     assert_eq!(server.session.version(), Some(Version::One));
 }
 
-/// A call of five transmissions, where the server takes four, one, or has told nothing but that.
+/// A call of five transmissions to a server with a limit of four or one, or with only that limit
+/// announced.
 // spec: rtr-5.2-a, rtr-5.2-b, rtr-5.2-c, rtr-8.4-b
 #[test]
-fn a_call_of_more_transmissions_than_are_taken_is_read() {
+fn call_beyond_the_limit_of_transmissions_is_read() {
     for (limit, goes) in [(5, true), (4, false), (1, false)] {
         let server = plain(
             RtrExtConfig {
@@ -129,7 +130,7 @@ fn a_call_of_more_transmissions_than_are_taken_is_read() {
 // spec: rtr-5.2-h, rtr-8.5-a
 // spec: rtr-9.2-d, rtr-9.4-c
 #[test]
-fn a_reply_of_more_transmissions_than_are_sent_or_taken_has_a_reply_chunk() {
+fn reply_beyond_the_limit_of_transmissions_has_a_reply_chunk() {
     let lacking = RtrExtConfig {
         operations: OperationSet::REQUESTS.union(OperationSet::RESPONSES),
         ..GROUPS
@@ -195,10 +196,10 @@ fn a_reply_of_more_transmissions_than_are_sent_or_taken_has_a_reply_chunk() {
     }
 }
 
-/// What was reserved and not used serves whatever comes next.
+/// Unused reserved receives serve the next messages.
 // spec: rtr-4.3-j, rtr-4.3-k, rtr-4.3-l, rtr-4.3-m, rtr-4.3-n
 #[test]
-fn receives_that_a_short_reply_has_left_are_there_for_others() {
+fn unused_reserved_receives_serve_other_replies() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -283,7 +284,7 @@ fn sent_reading(
 /// None of this needs continuations or targets: directions alone are of use.
 // spec: rtr-3.4-e, rtr-5.1-a, rtr-5.3-h
 #[test]
-fn directions_serve_those_who_place_and_continue_nothing() {
+fn directions_work_without_placement_and_continuations() {
     let operations = OperationSet::REQUESTS.union(OperationSet::RESPONSES);
     let rtr = RtrExtConfig {
         operations,
@@ -333,7 +334,7 @@ fn directions_serve_those_who_place_and_continue_nothing() {
 /// Without credits for all of a group, its data are read, or all of it is.
 // spec: rtr-4.3-d, rtr-5.3-e, rtr-5.3-m
 #[test]
-fn without_credits_data_are_read() {
+fn without_credits_items_are_read() {
     let server = Config {
         max_served: 3,
         ..Config::server()
@@ -364,10 +365,10 @@ fn without_credits_data_are_read() {
     );
 }
 
-/// Whatever was directed may come to nothing: what was registered is not any more then.
+/// Any direction may stay unused. Its memory is then fenced.
 // spec: rtr-6.2-v, rtr-6.2-w, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p, rtr-7.4-w
 #[test]
-fn every_direction_may_come_to_nothing() {
+fn every_direction_may_stay_unused() {
     for direct in [
         ResultPlacement::Explicit,
         ResultPlacement::Cheaper,
@@ -422,10 +423,10 @@ fn every_direction_may_come_to_nothing() {
     }
 }
 
-/// What the responder may choose it writes if it can't place it.
+/// The responder writes a result with a choice if it cannot place it.
 // spec: rtr-6.2-t, rtr-7.4-d, rtr-7.4-e, rtr-7.4-o
 #[test]
-fn a_choice_is_the_responders() {
+fn responder_decides_a_choice() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::Choice,
         reply_receives: 1,

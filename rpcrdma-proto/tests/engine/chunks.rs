@@ -1,5 +1,5 @@
-//! The chunk lists of Version One, word by word (RFC 8166): what a requester offers, and what a
-//! responder makes of it.
+//! The chunk lists of Version One, word by word (RFC 8166): the offers of a requester, and their
+//! use by a responder.
 
 use rpcrdma_proto::chunk::{ChunkError, Segment};
 use rpcrdma_proto::connection::{Action, CallFailure, CallRegion, Config, RdmaWrite, ServedCallId};
@@ -116,9 +116,9 @@ fn a_long_call_is_a_read_chunk_at_position_zero() {
 /// for the largest reply that may not fit.
 // spec: rfc8166-3.4.6-a, rfc8166-3.4.6.2-a, rfc8166-4.3.3-a
 #[test]
-fn offers_are_as_long_as_results_may_be() {
+fn offered_chunks_have_the_maximum_length_of_results() {
     let (mut client, _) = ends();
-    // What the reply has besides its result fits, or does not.
+    // The rest of the reply beside its result fits, or does not.
     for (max_reply, reply) in [(10_100, None), (20_000, Some(20_000 - 10_004))] {
         let call = CallSpec {
             max_reply,
@@ -174,7 +174,7 @@ fn expose_in(client: &mut End, xid: u32, count: u32) {
 // spec: rfc8166-4.3.3-a, v2-2.2-b
 #[test]
 fn a_result_in_more_segments_than_expected_takes_a_reply_chunk() {
-    // A header with a Write chunk of one segment, and what is left of 4096 bytes.
+    // A header with a Write chunk of one segment, and the rest of 4096 bytes.
     let rest_of_reply = 4096 - 28 - 8 - 16;
     let call = CallSpec {
         max_reply: 10_000 + rest_of_reply,
@@ -250,7 +250,7 @@ const WRITES: [u32; 18] = [
     1, 0, // none
 ];
 
-/// Serves a call with these lists, and answers it: what is written, and the reply.
+/// Serves a call with these lists, and answers it. Returns the RDMA Writes and the reply.
 fn answered(lists: &[u32], length: u32, results: &[ResultItem]) -> (Vec<RdmaWrite>, Vec<u8>) {
     let (_, mut server) = ends();
     server.receive(&offering(77, 0, lists));
@@ -343,8 +343,8 @@ fn a_reply_chunk_is_returned() {
     assert_eq!((word(&message, 8), word(&message, 15)), (61, 9_000 - 64));
 }
 
-/// A reply whose Read list is not empty, or that returns what was not offered, ends its call with
-/// an error that the consumer is told.
+/// A reply with a Read list, or with chunks that were not offered, ends its call with an error for
+/// the consumer.
 // spec: rfc8166-4.3.1-a, rfc8166-6.1-d
 #[test]
 fn a_reply_that_breaks_a_rule_ends_its_call() {
@@ -365,8 +365,8 @@ fn a_reply_that_breaks_a_rule_ends_its_call() {
     }
 }
 
-/// A Read chunk may have its padding, in a segment of its own or at the end of the last one: what
-/// follows it is where it was.
+/// A Read chunk may contain its padding, in its own segment or at the end of the last one. The data
+/// after it do not move.
 // spec: rfc8166-3.4.5.2-b, rfc8166-3.4.4-a, rfc8166-3.5.3-c
 #[test]
 fn a_read_chunk_may_have_its_padding() {

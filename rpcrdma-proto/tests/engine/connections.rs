@@ -1,4 +1,4 @@
-//! One connection after the other: what goes again on the next, and how a session ends.
+//! Successive connections: retransmissions on the next one, and the end of a session.
 
 use rpcrdma_proto::connection::{
     Action, BufferId, CallFailure, CloseReason, Config, ConnState, Event, ReplyError,
@@ -16,7 +16,7 @@ use crate::pair::{
 /// A call that may not go again fails when its connection is lost, if the server may have it; else
 /// it waits for the next connection.
 #[test]
-fn a_call_that_may_go_once_fails_with_its_connection() {
+fn call_once_fails_with_its_connection() {
     let (mut client, mut server) = warm();
     let sent = client.session.call_once(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
@@ -55,7 +55,7 @@ fn a_call_that_may_go_once_fails_with_its_connection() {
 /// fenced.
 // spec: bd-4.3.1-c, bd-4.3.1-d, bd-4.3.2-d, bd-4.3.2-e, v2-2.2-b
 #[test]
-fn what_is_not_answered_goes_again() {
+fn unanswered_calls_are_retransmitted() {
     let (mut client, mut server) = warm();
     let calls = [NULL, LONG_REPLY, RESULT].map(|call| client.session.call(&call, None).unwrap());
     exchange(&mut client, &mut server);
@@ -125,7 +125,7 @@ fn what_is_not_answered_goes_again() {
 /// The wait before a new connection doubles up to its limit, is not cut short by calls, and begins
 /// anew after a success.
 #[test]
-fn attempts_to_connect_have_longer_and_longer_pauses() {
+fn attempts_to_connect_back_off() {
     let config = Config {
         reconnect_delay: 100,
         max_reconnect_delay: 350,
@@ -171,7 +171,7 @@ fn attempts_to_connect_have_longer_and_longer_pauses() {
 /// A client that is not to be kept connected waits for a call, and for no time.
 // spec: bd-5.4-b
 #[test]
-fn a_client_rests_without_calls() {
+fn client_without_calls_does_not_connect() {
     let (mut client, mut server) = warm();
     client.session.keep_connected(false);
     client.lose(10);
@@ -192,7 +192,7 @@ fn a_client_rests_without_calls() {
     assert_eq!(client.session.state(), ConnState::Connecting);
 }
 
-/// Draining lets end what was begun, on another connection if need be.
+/// Draining completes open calls, on another connection if necessary.
 #[test]
 fn a_session_drains_across_connections() {
     let (mut client, mut server) = warm();
@@ -215,7 +215,7 @@ fn a_session_drains_across_connections() {
 
 /// A session that drains while it is down and has nothing to do ends at once.
 #[test]
-fn a_session_that_is_down_ends_when_it_has_nothing_to_do() {
+fn session_without_connection_drains_when_idle() {
     let (mut client, mut server) = warm();
     for end in [&mut client, &mut server] {
         end.lose(10);
@@ -235,10 +235,10 @@ fn a_session_that_is_down_ends_when_it_has_nothing_to_do() {
     }
 }
 
-/// Nobody waits for the reply to a call that was given up, nor for an answer about properties: a
-/// peer may never send them.
+/// A drain waits neither for the reply to a cancelled call nor for an answer about properties,
+/// which may never arrive.
 #[test]
-fn a_session_that_drains_waits_for_no_late_reply() {
+fn draining_session_does_not_wait_for_late_replies() {
     let (mut client, mut server) = warm();
     let xid = client.session.call(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
@@ -253,7 +253,7 @@ fn a_session_that_drains_waits_for_no_late_reply() {
     assert_eq!(client.closing(), Some(CloseReason::Drained));
 }
 
-/// Aborting fails what is open, after its fence; nothing is answered any more.
+/// Aborting fails open calls after their fences, and answers no further call.
 #[test]
 fn a_session_that_is_aborted_fails_its_calls() {
     let (mut client, mut server) = warm();
@@ -290,7 +290,7 @@ fn a_session_that_is_aborted_fails_its_calls() {
 
 /// A session whose connection is being made can be aborted, too.
 #[test]
-fn a_connection_that_is_being_made_is_closed() {
+fn pending_connection_is_closed() {
     let (mut client, _) = (End::new(Config::client()), ());
     client.act();
     client.session.abort();
@@ -323,7 +323,7 @@ fn a_connection_that_is_being_made_is_closed() {
 /// what closes a connection afterwards takes nothing from it.
 #[test]
 fn a_final_reason_takes_precedence_while_a_connection_is_closed() {
-    // An RPC call, more of which come than were granted.
+    // An RPC call. More of them arrive than are granted.
     let overrun = |end: &mut End| {
         for xid in 1_000..1_040 {
             end.receive(&words(&[
@@ -349,7 +349,7 @@ fn a_final_reason_takes_precedence_while_a_connection_is_closed() {
         }));
         assert_eq!(server.session.state(), ConnState::Closed);
     }
-    // What was to be answered on a connection that is closed has no time any more.
+    // Unanswered calls of a closed connection have no deadline.
     let (mut client, _server) = pair(Config::client(), Config::server());
     client.send().unwrap();
     client.session.abort();

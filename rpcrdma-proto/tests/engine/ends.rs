@@ -1,5 +1,5 @@
-//! What a session does of itself as soon as nothing is left to wait for, and what it tells before,
-//! between and after its connections.
+//! The actions of a session when nothing is left to wait for, and its state before, between and
+//! after connections.
 
 use rpcrdma_proto::connection::{
     Action, BufferDisposition, BufferId, CallFailure, CloseReason, Config, ConnState, Event,
@@ -33,7 +33,7 @@ const DRAINED: Event = Event::Closed {
 
 /// A loss that a transport tells of a session without a connection changes nothing.
 #[test]
-fn a_session_without_a_connection_loses_none() {
+fn losing_no_connection_has_no_effect() {
     let mut server = End::new(Config::server());
     server.lose(5);
     assert_eq!((server.events.len(), server.actions.len()), (0, 0));
@@ -48,7 +48,7 @@ fn a_session_without_a_connection_loses_none() {
 
 /// A version is of a connection.
 #[test]
-fn no_version_is_told_without_a_connection() {
+fn version_is_unknown_without_a_connection() {
     for config in [Config::client(), Config::server()] {
         assert_eq!(End::new(config).session.version(), None);
     }
@@ -200,7 +200,7 @@ fn a_call_that_waits_has_no_cost() {
 }
 
 #[test]
-fn events_are_there_until_they_are_polled() {
+fn events_stay_until_polled() {
     let (mut client, _) = warm(Config::client(), Config::server());
     assert!(!client.session.has_events());
     client.session.lost(10, CloseReason::Lost);

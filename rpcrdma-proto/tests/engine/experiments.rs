@@ -14,7 +14,7 @@ const EXPERIMENT: u32 = 4_294_967_040;
 // spec: xc3-6.1-a, xc3-6.1-c, xc3-6.2-a, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
 // spec: xc2-6.1-a, xc2-6.1-c, xc2-6.2-a, xc2-4.1-b, xc2-4.1-f, xc2-4.1-g
 #[test]
-fn properties_of_an_experiment_are_told() {
+fn experimental_properties_are_announced() {
     for draft in DRAFTS {
         // With as much besides as can be told.
         let segments: Vec<_> = (0..16)
@@ -113,7 +113,7 @@ fn properties_of_an_experiment_are_told() {
 /// says so.
 // spec: v2-3.1-a, v2-3.1-b, v2-3.1-d, v2-3.1-f, v2-3.3-a, v2-4.2.1-c, xc3-6.2-a
 #[test]
-fn operations_of_an_experiment_reach_the_consumer() {
+fn experimental_operations_reach_the_consumer() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     works(&mut client, &mut server);
     assert_eq!(
@@ -209,7 +209,7 @@ fn an_operation_has_the_direction_of_its_rpc_message() {
 
 /// An operation that has not gone when its connection is lost does not go over the next one.
 #[test]
-fn operations_of_a_lost_connection_do_not_go() {
+fn queued_operations_end_with_the_connection() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     works(&mut client, &mut server);
     for end in [&mut client, &mut server] {
@@ -239,7 +239,7 @@ fn operations_of_a_lost_connection_do_not_go() {
 /// A value of an experiment may change, and is known from then on.
 // spec: xc3-6.1-a, xc3-4.4-b
 #[test]
-fn a_property_of_an_experiment_may_change() {
+fn experimental_property_may_change() {
     let mut client = End::new(Config::client());
     let code = EXPERIMENT + 60;
     client.session.register_property(code, &[1]).unwrap();

@@ -86,7 +86,7 @@ fn a_header_of_more_segments_may_fill_a_send() {
 /// A region of one segment says nothing of how the others are exposed.
 // spec: v2-2.2-b
 #[test]
-fn the_segments_of_a_small_region_tell_nothing_of_a_large_one() {
+fn segment_length_is_learned_from_large_regions_only() {
     let (mut client, mut server) = ends(4096);
     let items = [item(100, 5_000), item(5_100, 1_000_000)];
     let call = CallSpec {
@@ -130,7 +130,7 @@ fn a_call_fails_whose_regions_are_not_all_exposed() {
 /// A limit that falls while memory is exposed takes nothing from the call but its way.
 // spec: xc3-3.1-j
 #[test]
-fn a_limit_that_falls_leads_to_another_way() {
+fn lower_limit_changes_the_transfer_method() {
     let (mut client, mut server) = ends(8192);
     let items = [item(100, 10_000)];
     let call = CallSpec {

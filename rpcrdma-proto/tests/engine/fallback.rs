@@ -36,7 +36,7 @@ fn ends() -> (End, End) {
 /// A call that was to go in transmissions goes at once as a plain message where the peer has
 /// meanwhile told of larger buffers, which it fits.
 #[test]
-fn a_call_goes_at_once_where_its_plan_is_of_the_past() {
+fn call_with_a_stale_plan_is_replanned_at_once() {
     let (mut client, _server) = ends();
     let xid = client.session.call(&LONG, None).unwrap();
     client.act();
@@ -69,7 +69,7 @@ fn a_call_goes_at_once_where_its_plan_is_of_the_past() {
 /// transmissions: where nothing is in flight, nothing else would bring them back.
 // spec: rtr-4.3-c
 #[test]
-fn a_call_does_not_wait_for_credits_that_nothing_brings() {
+fn call_does_not_wait_for_credits_that_nothing_returns() {
     let (mut client, mut server) = ends();
     client.session.call(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
@@ -114,7 +114,7 @@ fn further_reports_of_a_call_are_expected() {
 /// names a message that was sent.
 // spec: rtr-5.4-i
 #[test]
-fn a_report_may_name_a_question() {
+fn error_report_may_name_a_property_request() {
     let (mut client, mut server) = ends();
     let (xid, packets) = transmissions(&mut client, &LONG);
     client
@@ -140,7 +140,7 @@ fn a_report_may_name_a_question() {
 /// knows it.
 // spec: rtr-5.1-b
 #[test]
-fn a_call_that_was_not_known_does_not_go_so_again() {
+fn call_of_an_unknown_operation_is_retransmitted_without_rtrext() {
     let tries = RtrExtConfig {
         probe: true,
         ..GROUPS
@@ -173,10 +173,10 @@ fn calling_back() -> (End, End) {
     (client, server)
 }
 
-/// A call that no credits let go fails at once, whatever is in flight.
+/// A call that no number of credits allows fails at once, even with calls in flight.
 // spec: rtr-4.3-c
 #[test]
-fn a_call_without_a_way_does_not_wait_for_credits() {
+fn call_without_a_transfer_method_does_not_wait_for_credits() {
     let (mut client, mut server) = calling_back();
     server.session.call(&NULL, None).unwrap();
     exchange(&mut server, &mut client);
@@ -195,7 +195,7 @@ fn a_call_without_a_way_does_not_wait_for_credits() {
 /// Where a call in one transmission is not known, replies may take several all the same.
 // spec: rtr-5.1-b, rtr-5.1-c
 #[test]
-fn an_unknown_request_says_nothing_of_replies() {
+fn unknown_request_operation_does_not_refute_replies() {
     let (mut client, mut server) = calling_back();
     server.session.call(&SHORT, None).unwrap();
     let attempt = server.send().unwrap();
@@ -212,7 +212,7 @@ fn an_unknown_request_says_nothing_of_replies() {
 /// is a requester's, which asks for them.
 // spec: v2-4.2.2-g, rtr-5.4-h
 #[test]
-fn a_report_of_a_responder_grants() {
+fn error_report_of_a_responder_grants_credits() {
     let (mut client, mut server) = both_ways(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -236,7 +236,7 @@ fn a_report_of_a_responder_grants() {
 /// Reports wait in a number that a peer cannot raise.
 // spec: rtr-5.4-h
 #[test]
-fn a_peer_that_breaks_many_groups_gets_a_few_reports() {
+fn reports_to_one_peer_are_bounded() {
     let (mut client, mut server) = ends();
     let (_, packets) = transmissions(&mut client, &LONG);
     for _ in 0..20 {
@@ -249,7 +249,7 @@ fn a_peer_that_breaks_many_groups_gets_a_few_reports() {
 /// A call in one transmission settles the version like any other.
 // spec: v2-5.3-a
 #[test]
-fn a_call_in_a_transmission_settles_the_version() {
+fn call_in_a_group_settles_the_version() {
     let (_, mut server) = pair(Config::client(), plain(RtrExtConfig::ALL, Config::server()));
     let xid = 0x0bad_cafe;
     let payload = words(&[xid, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -259,10 +259,10 @@ fn a_call_in_a_transmission_settles_the_version() {
     assert_eq!(server.arrived().len(), 1);
 }
 
-/// What a peer has told of rtrext-02 counts for nothing if it turns out to speak Version One.
+/// Capabilities of a peer are ignored if it turns out to support only Version One.
 // spec: v2-5.2-c
 #[test]
-fn no_transmissions_go_in_version_one() {
+fn no_groups_in_version_one() {
     let (mut other, mut server) = pair(
         plain(GROUPS, Config::client()),
         plain(GROUPS, Config::server()),
@@ -283,7 +283,7 @@ fn no_transmissions_go_in_version_one() {
     assert_eq!(old.arrived().len(), 1);
 }
 
-/// rtrext-02 is spoken in Version Two, by ends that tell their properties, and nowhere else.
+/// rtrext-02 needs Version Two and properties.
 // spec: rtr-2-a
 #[test]
 fn the_extension_needs_version_two_and_properties() {
@@ -299,7 +299,7 @@ fn the_extension_needs_version_two_and_properties() {
     }
 }
 
-/// The header of a call is as long as it was planned, whatever is directed about its results.
+/// The header of a call has the planned length, for any directions.
 // spec: rtr-9.2-c
 #[test]
 fn a_header_is_as_long_as_planned() {
@@ -376,9 +376,9 @@ fn a_transmission_has_no_empty_piece() {
     );
 }
 
-/// A reply that has no way any more takes its part of the receives with it.
+/// A reply that lost its transfer method returns its share of the receives.
 #[test]
-fn a_reply_without_a_way_leaves_the_receives_as_they_were() {
+fn reply_without_a_transfer_method_keeps_the_receives() {
     let client = Config {
         receive_size: 8_192,
         ..plain(RtrExtConfig::ALL, Config::client())

@@ -43,7 +43,7 @@ pub(crate) fn placing(rtr: RtrExtConfig, config: Config) -> Config {
     })
 }
 
-/// Two ends that have told each other all, and whose credits are there.
+/// Two ends that have exchanged their properties, and have credits.
 pub(crate) fn warm(client: Config, server: Config) -> (End, End) {
     let (mut client, mut server) = settled(client, server);
     works(&mut client, &mut server);
@@ -88,7 +88,7 @@ pub(crate) fn write(items: &[DataItem]) -> CallSpec<'_> {
     }
 }
 
-/// The bytes of a message that came in transmissions; what is to be read counts as read.
+/// The bytes of a message in transmissions. Data of RDMA Reads count as read.
 pub(crate) fn whole(end: &End, message: &ReassembledMessage, xid: u32, reply: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for source in message.sources() {
@@ -116,7 +116,7 @@ pub(crate) fn expected(xid: u32, reply: bool, length: u32) -> Vec<u8> {
     (0..length).map(|at| byte(xid, reply, at)).collect()
 }
 
-/// The call that has arrived, and its message if it came in transmissions.
+/// The arrived call, and its message if it arrived in transmissions.
 pub(crate) fn arrived(end: &mut End) -> (ServedCallId, u32, Option<Box<ReassembledMessage>>) {
     let at = end
         .events
@@ -209,7 +209,7 @@ pub(crate) fn reports(end: &End) -> Vec<(GroupError, bool)> {
 
 // spec: rtr-4.2-a, rtr-4.3-c, rtr-8.4-b
 #[test]
-fn a_long_call_goes_in_several_transmissions() {
+fn long_call_is_sent_in_several_transmissions() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -245,7 +245,7 @@ fn a_long_call_goes_in_several_transmissions() {
 
 // spec: rtr-4.2-a, rtr-4.3-i, rtr-4.3-j
 #[test]
-fn a_long_reply_goes_in_several_transmissions_for_which_receives_are_reserved() {
+fn long_reply_uses_reserved_receives() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -269,9 +269,9 @@ fn a_long_reply_goes_in_several_transmissions_for_which_receives_are_reserved() 
     assert_eq!(client.session.outstanding(), (0, 0));
 }
 
-/// What rtrext-02 adds is told by the operations of either draft.
+/// The properties of rtrext-02 are exchanged by the operations of either draft.
 #[test]
-fn messages_go_in_transmissions_over_properties_and_over_characteristics() {
+fn groups_work_with_properties_and_with_characteristics() {
     for properties in DRAFTS {
         let client = Config {
             properties,
@@ -314,9 +314,9 @@ fn messages_go_in_transmissions_over_properties_and_over_characteristics() {
     }
 }
 
-/// What is taken of a peer's own is no limit to what we have asked it for.
+/// The limit of our requests does not follow from the peer's own limits.
 #[test]
-fn a_reply_may_be_as_long_as_was_asked_for() {
+fn reply_may_have_its_maximum_length() {
     for direct in [ResultPlacement::Cheaper, ResultPlacement::Explicit] {
         let rtr = RtrExtConfig {
             placement: direct,
@@ -344,7 +344,7 @@ fn a_reply_may_be_as_long_as_was_asked_for() {
 
 // spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d
 #[test]
-fn without_all_its_credits_a_call_goes_by_explicit_rdma() {
+fn call_without_its_credits_uses_explicit_rdma() {
     let server = Config {
         max_served: 4,
         ..Config::server()
@@ -382,7 +382,7 @@ fn without_all_its_credits_a_call_goes_by_explicit_rdma() {
 // spec: rtr-5.1-c, rtr-5.2-b, rtr-5.2-d, rtr-5.2-g, rtr-5.3-a, rtr-5.3-j, rtr-7.1-i, rtr-7.1-j
 // spec: rtr-9.4-c, rtr-9.4-f
 #[test]
-fn what_the_peer_has_not_told_is_not_used() {
+fn unannounced_operations_are_not_used() {
     let subsets = (0..8).map(OperationSet::from_bits);
     for operations in subsets {
         for limit in [1, 8] {
@@ -439,11 +439,11 @@ fn what_the_peer_has_not_told_is_not_used() {
     }
 }
 
-/// What begins a group is refused at once by an end that takes no continuations: the peer would wait
+/// An end without continuations refuses the beginning of a group at once, since the peer would wait
 /// for a reply in vain.
 // spec: rtr-5.1-b, rtr-9.4-c
 #[test]
-fn a_group_is_refused_where_no_continuation_is_taken() {
+fn group_is_refused_without_support_for_continuations() {
     let ends = |operations| {
         let server = RtrExtConfig {
             operations,
@@ -469,7 +469,7 @@ fn a_group_is_refused_where_no_continuation_is_taken() {
 
 // spec: rtr-5.1-b
 #[test]
-fn operations_are_tried_where_nothing_is_told_of_them() {
+fn unannounced_operations_are_probed() {
     // The peer knows properties, and nothing of rtrext-02.
     let tries = RtrExtConfig {
         probe: true,

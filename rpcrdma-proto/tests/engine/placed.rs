@@ -1,4 +1,4 @@
-//! Items of messages in transmissions of rtrext-02: what is placed, and what is read or written.
+//! Items of messages in transmissions of rtrext-02: placed, read or written.
 
 use rpcrdma_proto::chunk::ChunkError;
 use rpcrdma_proto::connection::{Action, CallFailure, Config};
@@ -39,7 +39,7 @@ fn the_data_of_a_write_land_in_their_target() {
         whole(&server, &message, xid, false),
         expected(xid, false, 65_736)
     );
-    // What is before it is zeros.
+    // The bytes before it are zeros.
     let (end, buffer) = (
         message.stream[0].range.end as usize,
         &server.kept[&message.places[0].buffer.0],
@@ -91,7 +91,7 @@ fn the_data_of_a_read_land_in_their_target() {
 
 // spec: rtr-6.2-v, rtr-6.2-w, rtr-6.2-x, rtr-6.2-y, rtr-7.4-h, rtr-7.4-v, rtr-7.4-x
 #[test]
-fn results_that_are_short_or_missing_are_told_so() {
+fn short_and_missing_results_are_reported() {
     let (mut client, mut server) = warm(
         placing(RtrExtConfig::ALL, Config::client()),
         placing(RtrExtConfig::ALL, Config::server()),
@@ -134,9 +134,9 @@ fn results_that_are_short_or_missing_are_told_so() {
     );
 }
 
-/// A direction is for the result that it stands for, whatever the results before are worth.
+/// A direction applies to its own result, even if earlier results are short.
 #[test]
-fn a_result_is_placed_as_itself_behind_one_that_is_not_worth_it() {
+fn result_is_placed_after_a_short_one() {
     let directed = [
         ResultPlacement::Cheaper,
         ResultPlacement::Explicit,
@@ -191,7 +191,7 @@ fn a_result_is_placed_as_itself_behind_one_that_is_not_worth_it() {
 /// Memory that a request directs to is no Write list: a reply without rtrext-02 has used none of
 /// it.
 #[test]
-fn a_plain_reply_returns_nothing_that_was_directed() {
+fn inline_reply_returns_no_directed_result() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::Explicit,
         preference: MethodPreference::Groups,
@@ -231,7 +231,7 @@ fn a_plain_reply_returns_nothing_that_was_directed() {
 // spec: rtr-7.4-i, rtr-7.4-l
 // spec: rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
 #[test]
-fn results_go_as_they_are_directed() {
+fn results_follow_their_directions() {
     let cases = [
         (ResultPlacement::Explicit, 65_536u32, true),
         (ResultPlacement::Choice, 65_536, false),
@@ -290,7 +290,7 @@ fn results_go_as_they_are_directed() {
 
 // spec: rtr-3.4-a, rtr-6.2-j, rtr-6.2-q, rtr-7.3-c, rtr-7.3-n
 #[test]
-fn a_call_may_have_items_that_are_placed_and_such_that_are_read() {
+fn call_may_have_placed_and_read_items() {
     let (mut client, mut server) = warm(
         placing(RtrExtConfig::ALL, Config::client()),
         placing(RtrExtConfig::ALL, Config::server()),

@@ -1,6 +1,6 @@
-//! Transport properties (xcharext-03): what is told, asked, answered and changed, and what it does
-//! to the messages that follow. What is the same for transport characteristics (xcharext-02) is
-//! held of both; the rest of those is in `characteristics`.
+//! Transport properties (xcharext-03): announcements, requests, answers and updates, and their
+//! effect on later messages. Tests of behaviour that transport characteristics (xcharext-02) share
+//! run for both; the others are in `characteristics`.
 
 use rpcrdma_proto::connection::{Action, Config, Event, Properties, PropertyError};
 use rpcrdma_proto::property::{BasicProperty, PropertyValues};
@@ -29,7 +29,7 @@ pub(crate) fn server_of(draft: Properties) -> Config {
     }
 }
 
-/// What an update of one value says that nobody has asked for.
+/// The content of an unsolicited update of one value.
 pub(crate) fn update(draft: Properties, which: u32, value: u32) -> [u32; 4] {
     match draft {
         Properties::Characteristics => [which, 4, value, 0],
@@ -178,21 +178,20 @@ fn a_connection_begins_with_the_properties() {
             ),
             (2, 2)
         );
-        // A ROPT_CONNPROP has a credit, which comes back with the reply to a later call (decision
-        // D9).
+        // A ROPT_CONNPROP takes a credit, which the reply to a later call returns (decision D9).
         assert_eq!(client.session.available_credits(), 15);
         works(&mut client, &mut server);
         assert_eq!(client.session.available_credits(), 16);
     }
 }
 
-/// Larger receives that were told let larger messages go inline, each way; and no Reply chunk is
-/// offered where the reply fits.
+/// Larger announced receives allow larger inline messages each way, and no Reply chunk is offered
+/// for a reply that fits.
 // spec: v2-2.1-a, v2-2.1-b, v2-2.2-c, v2-2.3-b, v2-5.2-g, xc3-3.1-a, xc3-3.1-b, xc3-3.1-c
 // spec: xc3-3.1-d, xc3-3.1-e, xc3-3.1-f
 // spec: xc2-3.1-a, xc2-3.1-b, xc2-3.1-c, xc2-3.1-d, xc2-3.1-e, xc2-3.1-f
 #[test]
-fn what_was_told_sets_the_thresholds() {
+fn announced_sizes_set_the_thresholds() {
     for draft in DRAFTS {
         let (client, server) = (
             sized(8192, client_of(draft)),
@@ -221,10 +220,10 @@ fn what_was_told_sets_the_thresholds() {
     }
 }
 
-/// What this end sends at most is not what the other takes at most: the less of both counts.
+/// The threshold is the minimum of our maximum Send and the peer's receives.
 // spec: v2-2.1-b
 #[test]
-fn no_end_sends_more_than_it_can() {
+fn no_end_sends_more_than_its_own_maximum() {
     let client = Config {
         send_size: 8192,
         ..Config::client()
@@ -258,11 +257,11 @@ fn both_directions_share_the_receives() {
     }
 }
 
-/// Who tells nothing takes 4096 bytes, and no invalidation.
+/// A silent peer accepts 4096 bytes, and no invalidation.
 // spec: v2-2.1-c, v2-2.3-a, v2-2.3-c, xc3-4.1-c
 // spec: xc2-4.1-c
 #[test]
-fn who_tells_nothing_has_the_default() {
+fn silent_peer_has_the_default_size() {
     for draft in DRAFTS {
         let server = Config {
             properties: Properties::None,
@@ -285,11 +284,11 @@ fn who_tells_nothing_has_the_default() {
 
 // ---- Changes of our own ---------------------------------------------------------------------------------------------
 
-/// Receives grow at once, and are told when the old ones are gone: not before (decision D17).
+/// Receives grow at once, and are announced only when the old ones are gone (decision D17).
 // spec: xc3-3.1-b, xc3-3.1-g, xc3-4.4-b, xc3-3-n, xc3-2.3-d, xc3-4-h, v2-5.2-g
 // spec: xc2-3.1-b, xc2-3.1-g, xc2-4.4-c, xc2-3-j
 #[test]
-fn larger_receives_are_told_when_the_smaller_ones_are_gone() {
+fn larger_size_is_announced_after_the_smaller_receives() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
         works(&mut client, &mut server);
@@ -342,7 +341,7 @@ fn larger_receives_are_told_when_the_smaller_ones_are_gone() {
 // spec: xc3-3.1-i
 // spec: xc2-3.1-i
 #[test]
-fn what_can_not_be_set() {
+fn properties_that_cannot_be_set() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(sized(8192, client_of(draft)), server_of(draft));
         assert_eq!(
@@ -386,10 +385,10 @@ fn what_can_not_be_set() {
     }
 }
 
-/// Where one message alone is granted, a change is told all the same, and nobody talks without end.
+/// A grant of one message suffices to announce a change, without endless messages.
 // spec: v2-4.2.2-g
 #[test]
-fn a_change_is_told_within_the_least_grant() {
+fn change_is_announced_with_a_grant_of_one() {
     for draft in DRAFTS {
         for serve in [1, 2] {
             let (mut client, mut server) = settled(

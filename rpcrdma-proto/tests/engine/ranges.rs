@@ -108,7 +108,7 @@ fn each_operation_has_its_own_directions() {
 /// Those before the last one of an operation that is worth it are directed to stay in the message,
 /// and those of operations without such a one are not directed.
 #[test]
-fn operations_whose_results_are_short_are_not_directed() {
+fn operations_with_short_results_have_no_directions() {
     let (mut client, _) = ends(ResultPlacement::Explicit);
     let results = [
         ResultSpec {
@@ -149,10 +149,10 @@ fn operations_whose_results_are_short_are_not_directed() {
     assert_eq!(packets[0].bytes[..packets[0].header], header);
 }
 
-/// What becomes of the results, where some operations have fewer than were expected, or more.
+/// The methods of results if some operations have fewer or more than expected.
 // spec: rtr-3.4-b, rtr-6.2-w, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
 #[test]
-fn a_result_goes_to_a_direction_of_its_operation_and_to_no_other() {
+fn result_takes_only_directions_of_its_operation() {
     /// Positions of the call with the bytes of a result, and which result has each of the four
     /// directions.
     type Case = (&'static [(Option<u32>, u32)], [Option<usize>; 4]);
@@ -173,7 +173,7 @@ fn a_result_goes_to_a_direction_of_its_operation_and_to_no_other() {
             [None, Some(0), None, Some(1)],
         ),
         (&[(Some(140), 10_000)], [None, None, None, Some(0)]),
-        // One too many, one of what is not directed, and one of nobody knows what.
+        // One too many, one without a direction, and one of an unknown operation.
         (
             &[(Some(60), 9_000), (Some(64), 1_101), (Some(159), 9_002)],
             [Some(0), None, None, Some(2)],
@@ -304,7 +304,7 @@ fn spans_that_are_not_in_order_are_refused() {
         );
     }
     assert_eq!(client.session.outstanding(), (0, 0));
-    // What is beyond the call has no result, and is no range that the peer would refuse.
+    // A span beyond the call has no result, and the call sends no range that the peer would refuse.
     let beyond = CallSpec {
         results: &wanted(&[
             FIRST,

@@ -1,12 +1,12 @@
-//! Receives: they are posted before what comes into them may be sent.
+//! Receives are posted before the peer may send the messages that use them.
 
 use rpcrdma_proto::connection::{Action, BufferDisposition, BufferId};
 
 use crate::calls::warm;
 use crate::pair::{NULL, REPLY, exchange};
 
-/// Whoever gets a reply may call again at once: there is a receive by then, and they are posted
-/// together.
+/// A requester may call again as soon as it gets a reply: the receive is posted by then, in a
+/// batch.
 // spec: bd-4.3.2-a
 #[test]
 fn a_receive_is_posted_for_the_next_call_before_the_reply() {
@@ -40,11 +40,10 @@ fn a_receive_is_posted_for_the_next_call_before_the_reply() {
     });
 }
 
-/// Nothing comes in place of a reply before the next call goes: its receive can wait for that, and
-/// is there by then.
+/// No message follows a reply before the next call, so its receive is posted with that call.
 // spec: bd-4.3.1-b
 #[test]
-fn receives_of_replies_wait_for_the_next_call() {
+fn receives_for_replies_are_posted_with_the_next_call() {
     let (mut client, mut server) = warm();
     let _ = [NULL; 2].map(|call| client.session.call(&call, None).unwrap());
     exchange(&mut client, &mut server);
@@ -80,7 +79,7 @@ fn receives_of_replies_wait_for_the_next_call() {
 // spec: bd-4.3.1-b, bd-4.3.2-c
 // spec: rfc8166-3.3.1-e
 #[test]
-fn receives_are_there_before_the_calls_that_need_them() {
+fn receives_precede_the_calls_that_need_them() {
     let mut place = [0; 4096];
     for count in [1, 5, 20] {
         let (mut client, _server) = warm();
@@ -105,7 +104,7 @@ fn receives_are_there_before_the_calls_that_need_them() {
 /// The same of operations that were registered: each may have an answer, and takes its credit as it
 /// is sent.
 #[test]
-fn receives_are_there_before_the_operations_that_need_them() {
+fn receives_precede_the_operations_that_need_them() {
     let (mut client, _server) = warm();
     let mut place = [0; 4096];
     client.session.register_operation(u32::MAX).unwrap();

@@ -1,5 +1,5 @@
-//! Errors and reports about transmissions of rtrext-02 that come late, twice, or for several
-//! transmissions at once.
+//! Errors and reports about groups of rtrext-02 that arrive late, twice, or for several
+//! transmissions.
 
 use rpcrdma_proto::connection::{Action, CallFailure, CloseReason, Config, SendOwner};
 use rpcrdma_proto::continuation::{GroupError, Mismatch, RtrExtConfig};
@@ -22,7 +22,7 @@ fn ends() -> (End, End) {
 /// A number that has 1 in its low byte is not the number one.
 // spec: rtr-9.4-b, rtr-9.5-i
 #[test]
-fn the_number_of_a_transmission_is_of_32_bits() {
+fn transmission_number_has_32_bits() {
     for number in [257, 0x0001_0001, 0x0100_0001] {
         let (mut client, mut server) = ends();
         let (_, mut packets) = transmissions(&mut client, &LONG);
@@ -40,7 +40,8 @@ fn the_number_of_a_transmission_is_of_32_bits() {
     }
 }
 
-/// A reply may invalidate a key of its call with any of its transmissions: the fence is told of it.
+/// A reply may invalidate a key of its call with any of its transmissions, and the fence learns of
+/// it.
 // spec: v2-2.2-b
 #[test]
 fn the_first_of_several_transmissions_may_invalidate() {
@@ -77,10 +78,9 @@ fn the_first_of_several_transmissions_may_invalidate() {
     }
 }
 
-/// What a group invalidates that is given up belongs to nobody who could be told: the connection
-/// ends.
+/// The owner of a key that an abandoned group invalidated is unknown, so the connection is closed.
 #[test]
-fn a_group_that_is_given_up_and_has_invalidated_ends_the_connection() {
+fn abandoned_group_that_invalidated_closes_the_connection() {
     let (mut client, mut server) = ends();
     let (served, _, _) = sent(&mut client, &mut server, &LONG_REPLY);
     server.session.reply(served, 16_384, &[]).unwrap();
@@ -119,11 +119,11 @@ fn replied(holds: bool) -> (End, End, u32, Vec<SendOwner>) {
     (client, server, xid, owners)
 }
 
-/// However often a reply is reported, it goes again once. Where nothing is left of it an error ends
-/// its call.
+/// A reply is retransmitted once, for any number of reports. If it is no longer retained, an error
+/// ends its call.
 // spec: rtr-5.4-m
 #[test]
-fn a_reply_goes_again_once() {
+fn reply_is_retransmitted_once() {
     for holds in [false, true] {
         let (mut client, mut server, xid, owners) = replied(holds);
         // Two reports about one group, before the reply could go again.
@@ -159,11 +159,11 @@ fn a_reply_goes_again_once() {
     }
 }
 
-/// An error for each transmission of one call: the first says that the operation is not known, and
-/// the call goes again by other means; the others say nothing of that.
+/// Each transmission of one call causes an error: the first reports the unknown operation, and the
+/// call is retransmitted by other means; the others are stale.
 // spec: rtr-5.1-b
 #[test]
-fn the_errors_of_one_group_are_one_error() {
+fn errors_of_one_group_count_once() {
     let (mut client, mut server) = ends();
     let (xid, packets) = transmissions(&mut client, &LONG);
     let unknown = words(&[xid, 2, 32, 4, 3]);
@@ -186,17 +186,17 @@ fn the_errors_of_one_group_are_one_error() {
     exchange(&mut client, &mut server);
     client.events.clear();
     works(&mut client, &mut server);
-    // What was learnt holds as long as the connection.
+    // The knowledge holds for the connection.
     let (call, again, messages) = sent(&mut client, &mut server, &LONG);
     assert_eq!(messages, 1);
     answered(&mut client, &mut server, (call, again), 200, &[]);
 }
 
-/// A call may have the XID of a reply that came between its transmissions: the report names both, and
-/// the call goes again.
+/// A call may have the XID of a reply that interrupted it: the report names both, and the call is
+/// retransmitted.
 // spec: rtr-5.4-i, rtr-5.4-j
 #[test]
-fn a_report_of_two_messages_with_one_xid_is_about_both() {
+fn report_of_two_messages_with_one_xid_concerns_both() {
     let (mut client, mut server) = ends();
     let (xid, _) = transmissions(&mut client, &LONG);
     // The bad transmission, a reply; the first one of the group, a call; BADOMT with both codes.
@@ -208,8 +208,8 @@ fn a_report_of_two_messages_with_one_xid_is_about_both() {
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 
-/// What continues a reply comes between the transmissions of a call with its XID, and can't be
-/// decoded: the report names the call, which goes again.
+/// An undecodable continuation of a reply interrupts a call with its XID: the report names the
+/// call, which is retransmitted.
 // spec: rtr-5.4-c, rtr-9.5-b
 #[test]
 fn an_undecodable_reply_breaks_a_call_with_its_xid() {
@@ -229,11 +229,11 @@ fn an_undecodable_reply_breaks_a_call_with_its_xid() {
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 
-/// A request for a property that comes between the transmissions of a call is no transmission: the
-/// peer reports the broken call, and answers the request. The request does not go again.
+/// A property request that interrupts a call is no transmission: the peer reports the broken call,
+/// and answers the request, which is not retransmitted.
 // spec: rtr-5.4-i
 #[test]
-fn a_request_for_a_property_that_breaks_a_group_goes_once() {
+fn property_request_that_breaks_a_group_is_sent_once() {
     let (mut client, mut server) = ends();
     let (_, packets) = transmissions(&mut client, &LONG);
     client
@@ -252,7 +252,7 @@ fn a_request_for_a_property_that_breaks_a_group_goes_once() {
     let code = |message: &Vec<u8>| message[23];
     assert!(sent.iter().any(|message| code(message) == 8));
     assert!(sent.iter().any(|message| code(message) == 3));
-    // The report may come first or last.
+    // The report may arrive first or last.
     sent.sort_by_key(|message| code(message) == 3);
     sent.iter().for_each(|message| client.receive(message));
     let mut again = Vec::new();
@@ -265,11 +265,11 @@ fn a_request_for_a_property_that_breaks_a_group_goes_once() {
     );
 }
 
-/// A group that arrives whole is not reported, whatever its message is: the consumer decodes that,
-/// and an error answers the call.
+/// A complete group is not reported even if its message is invalid: the consumer decodes the
+/// message, and an error answers the call.
 // spec: rtr-9.5-c
 #[test]
-fn a_group_whose_message_makes_no_sense_is_not_reported() {
+fn invalid_message_of_a_group_is_not_reported() {
     let (mut client, mut server) = ends();
     let (xid, packets) = transmissions(&mut client, &LONG);
     for packet in &packets {

@@ -10,11 +10,12 @@ use crate::properties::{
     update,
 };
 
-/// A smaller size binds who asks for it at once, and until it is answered otherwise (decision D17).
+/// A requested smaller size limits the requester's Sends at once, until the answer differs
+/// (decision D17).
 // spec: xc3-1.3-d, xc3-3.1-h, xc3-3.1-i, xc3-3.1-j, xc3-4.2-a, xc3-4.1-h
 // spec: xc2-1.3-d, xc2-3.1-h, xc2-3.1-i, xc2-3.1-j, xc2-4.2-a
 #[test]
-fn a_smaller_size_binds_who_asks_for_it() {
+fn requested_smaller_size_limits_the_requesters_sends() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(client_of(draft), sized(16_384, server_of(draft)));
         works(&mut client, &mut server);
@@ -63,8 +64,8 @@ fn a_smaller_size_binds_who_asks_for_it() {
     }
 }
 
-/// An update to a larger size that comes before the answer has crossed the request, which may be
-/// granted by then: it lifts the limit once that is no longer pending (decision D17).
+/// An update to a larger size before the answer has crossed the request, which may still be
+/// granted. It lifts the limit once the request is answered (decision D17).
 // spec: xc3-3.1-j
 #[test]
 fn an_update_to_a_larger_size_lifts_the_limit_when_the_request_is_answered() {
@@ -98,7 +99,7 @@ fn an_update_to_a_larger_size_lifts_the_limit_when_the_request_is_answered() {
 /// smaller size to the peer.
 // spec: xc3-3.1-j, xc2-3.1-j
 #[test]
-fn a_size_binds_though_it_is_larger_than_the_current_one() {
+fn requested_larger_size_limits_sends() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
         works(&mut client, &mut server);
@@ -118,7 +119,7 @@ fn a_size_binds_though_it_is_larger_than_the_current_one() {
 /// Below what every receiver takes another value is set, or none; then the old limit holds again.
 // spec: xc3-3.1-j, xc3-4.3-a
 #[test]
-fn a_size_below_the_least_is_not_set() {
+fn size_below_the_minimum_is_not_set() {
     for (size, now) in [
         (16_384, Some(BasicProperty::ReceiveBufferSize(4096))),
         (4096, None),
@@ -150,7 +151,7 @@ fn a_size_below_the_least_is_not_set() {
     }
 }
 
-/// A larger size is rejected at first, and told when the receives of the old one are gone.
+/// A larger size is rejected at first, and announced when the old receives are gone.
 // spec: xc3-3.1-g, xc3-3.1-j, xc3-4.2-a
 #[test]
 fn a_larger_size_follows_by_an_update() {
@@ -180,9 +181,9 @@ fn a_larger_size_follows_by_an_update() {
     assert_eq!(travels(&mut client, &mut server, 12_256, 24).0, 12_288);
 }
 
-/// What the consumer wants to be larger still is not lost by a peer that asks for less.
+/// A request of the peer for a smaller size does not undo the consumer's larger size.
 #[test]
-fn a_request_takes_nothing_from_a_larger_size_that_is_on_its_way() {
+fn request_does_not_reduce_a_pending_larger_size() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
         works(&mut client, &mut server);
@@ -205,7 +206,7 @@ fn a_request_takes_nothing_from_a_larger_size_that_is_on_its_way() {
 // spec: xc3-3.1-j
 // spec: xc2-3.1-j
 #[test]
-fn replies_that_wait_go_before_a_request() {
+fn queued_replies_precede_a_request() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(sized(16_384, client_of(draft)), server_of(draft));
         works(&mut client, &mut server);
@@ -269,15 +270,15 @@ fn a_request_waits_with_the_replies() {
 /// Each of several changes has its answer: made, not made, or made otherwise.
 // spec: xc3-4.3-a, xc3-4.3-b, xc3-4.2-a, xc3-4.2-b, xc3-4.2-c, xc3-4-k, xc3-4-l
 #[test]
-fn every_change_is_answered_by_itself() {
+fn each_change_is_answered_separately() {
     let client = Config {
         backward_support: Bkreqsup::Genl,
         ..sized(16_384, Config::client())
     };
     let (mut client, mut server) = settled(client, Config::server());
     works(&mut client, &mut server);
-    // Less support, invalidation that it can't have, no property that it knows, and less than every
-    // receiver takes. The XID is that of a call under way: it need not differ.
+    // Less support, impossible invalidation, an unknown property, and a size below the minimum. The
+    // XID is that of an open call: it need not differ.
     let own = client.session.call(&NULL, None).unwrap();
     client.send().unwrap();
     let info = [4, 3, 4, 1, 2, 4, 1, 99, 0, 1, 4, 1024];
@@ -318,7 +319,7 @@ fn every_change_is_answered_by_itself() {
     );
 }
 
-/// As many requests as were granted are answered, however soon they come.
+/// As many requests as are granted are answered, even in a burst.
 // spec: xc3-4.3-a, bd-4.1-d
 // spec: xc2-4.3-a
 #[test]
@@ -337,11 +338,11 @@ fn as_many_requests_as_were_granted_are_answered() {
     }
 }
 
-/// A property that the peer said would not change, or did not name, is not asked for (decision
+/// A property that the peer announced as fixed, or did not announce, is not requested (decision
 /// D18).
 // spec: xc3-3-h, xc3-3-i
 #[test]
-fn what_does_not_change_is_not_asked_for() {
+fn fixed_property_is_not_requested() {
     for draft in DRAFTS {
         let (mut client, _) = pair(client_of(draft), server_of(draft));
         let ask = client.send().unwrap();
@@ -374,7 +375,7 @@ fn what_does_not_change_is_not_asked_for() {
 /// A peer that answers by an error, wrongly, or not before the connection is gone has rejected.
 // spec: xc3-3-m, xc3-3.1-j
 #[test]
-fn a_request_without_a_good_answer_is_rejected() {
+fn request_with_an_invalid_answer_counts_as_rejected() {
     for answer in ["error", "malformed", "lost"] {
         let (mut client, mut server) = settled(Config::client(), sized(16_384, Config::server()));
         works(&mut client, &mut server);
@@ -410,7 +411,7 @@ fn a_request_without_a_good_answer_is_rejected() {
 /// The consumer learns that its receive buffers became smaller because the peer asked for it.
 // spec: xc3-3.1-j, xc2-3.1-j
 #[test]
-fn a_size_that_the_peer_lowers_is_told() {
+fn size_lowered_by_the_peer_is_reported() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(client_of(draft), sized(8192, server_of(draft)));
         server.events.clear();
@@ -427,7 +428,7 @@ fn a_size_that_the_peer_lowers_is_told() {
 /// A larger size that the peer asks for holds at once where no receive of the old size is posted.
 // spec: xc3-3.1-g, xc2-3.1-g
 #[test]
-fn a_larger_size_holds_at_once_without_smaller_receives() {
+fn larger_size_applies_at_once_without_smaller_receives() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
         client

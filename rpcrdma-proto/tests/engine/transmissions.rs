@@ -1,5 +1,4 @@
-//! Transmissions of rtrext-02, word by word, and when they are used: what each end tells of itself
-//! decides.
+//! Groups of rtrext-02, word by word, and their use, which the announced capabilities decide.
 
 use rpcrdma_proto::connection::{Action, CallFailure, Config};
 use rpcrdma_proto::continuation::{GroupError, Mismatch, Reduction, RtrExtConfig, Source};
@@ -21,7 +20,7 @@ pub(crate) const XMTRESP: u32 = 6;
 const XMTCONT: u32 = 7;
 const REPTERR: u32 = 8;
 
-/// Whatever is possible goes in transmissions.
+/// Every possible message is sent in transmissions.
 pub(crate) const GROUPS: RtrExtConfig = RtrExtConfig {
     preference: MethodPreference::Groups,
     ..RtrExtConfig::ALL
@@ -46,7 +45,7 @@ pub(crate) fn replying(
     std::iter::from_fn(|| server.send()).collect()
 }
 
-/// The words of an operation: the fixed ones, the operation, and what it says.
+/// The words of an operation: the fixed ones, the operation, and its content.
 pub(crate) fn operation(
     xid: u32,
     credits: u32,
@@ -69,7 +68,7 @@ pub(crate) fn operation(
 // spec: rtr-9.1-d, rtr-9.1-e
 // spec: rtr-9.1-i, rtr-9.1-j, rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
 #[test]
-fn a_call_says_where_its_items_are_and_where_its_results_belong() {
+fn call_describes_its_items_and_directions() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::BySize(32_768),
         ..GROUPS
@@ -143,7 +142,7 @@ fn a_call_says_where_its_items_are_and_where_its_results_belong() {
 // spec: rtr-7.4-k, rtr-7.4-x
 // spec: rtr-9.1-a, rtr-9.1-b, rtr-9.1-c, rtr-9.1-f, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
 #[test]
-fn a_reply_says_what_became_of_each_direction() {
+fn reply_describes_each_direction() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::BySize(32_768),
         ..GROUPS
@@ -299,8 +298,8 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     server.receive(&packets[0].bytes);
     server.receive(&packets[2].bytes);
     let report = server.send().unwrap();
-    // The bad one, the one that may have led to it, and OPTRERR_BADSEQ with what was expected and
-    // what came.
+    // The bad transmission, the one that may have caused it, and OPTRERR_BADSEQ with the expected
+    // and the received number.
     let info = [&[xid, CALL, 2][..], &[1, xid, CALL, 0], &[4, 1, 2]];
     assert_eq!(
         report.bytes,
@@ -340,10 +339,10 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     );
 }
 
-/// Whatever else is to be sent waits: errors, reports, replies and calls.
+/// All other messages wait: errors, reports, replies and calls.
 // spec: rtr-4.2-d
 #[test]
-fn nothing_goes_between_the_transmissions_of_a_message() {
+fn group_is_never_interrupted() {
     let client = Config {
         backward_support: Bkreqsup::Inline,
         ..plain(RtrExtConfig::ALL, Config::client())
@@ -351,8 +350,7 @@ fn nothing_goes_between_the_transmissions_of_a_message() {
     let (mut client, mut server) = warm(client, plain(RtrExtConfig::ALL, Config::server()));
     let xid = client.session.call(&LONG, None).unwrap();
     let mut packets = vec![client.send().unwrap()];
-    // An operation that nobody knows, a continuation of nothing, a call, and one of the client's
-    // own.
+    // An unknown operation, a continuation without a group, a call, and an operation of the client.
     client.receive(&operation(700, 1, CALL, 77, &[]));
     client.receive(&operation(701, 1, CALL, XMTCONT, &[&[1, XMTREQ, 0]]));
     client.receive(&words(&[702, 2, 1, 0, CALL, 0, 0, 0, 702, CALL, 0, 0]));
@@ -377,7 +375,7 @@ fn nothing_goes_between_the_transmissions_of_a_message() {
 /// with the item.
 // spec: rtr-7.1-j, rtr-7.3-e
 #[test]
-fn data_begin_at_their_offset_and_go_on_in_the_next_target() {
+fn data_continue_in_the_next_target() {
     let (mut client, mut server) = warm(
         placing(RtrExtConfig::ALL, Config::client()),
         placing(RtrExtConfig::ALL, Config::server()),

@@ -1,4 +1,4 @@
-//! Which version is spoken, and what the first messages may be.
+//! The negotiation of the version, and the first messages.
 
 use rpcrdma_proto::connection::{
     Action, CallFailure, CloseReason, Config, ConnState, Event, Properties,
@@ -32,7 +32,7 @@ fn call(length: u32, largest_reply: u32) -> CallSpec<'static> {
 /// D7).
 // spec: v2-5-a, v2-5-b, v2-5-c, v2-5.1-a, v2-5.1-b
 #[test]
-fn the_first_call_asks_where_there_are_no_properties() {
+fn first_call_probes_the_version_without_properties() {
     let (mut client, mut server) = pair(
         without_properties(Config::client()),
         without_properties(Config::server()),
@@ -102,7 +102,7 @@ fn the_first_messages_have_no_more_than_1024_bytes() {
 /// may be as long as any.
 // spec: v2-3.1-a, v2-3.3-a, xc3-3-m, xc3-4-i, xc3-4-j
 #[test]
-fn a_server_without_properties_is_spoken_to_in_version_two() {
+fn server_without_properties_gets_version_two() {
     let (mut client, mut server) = pair(Config::client(), without_properties(Config::server()));
     let probe = client.send().unwrap();
     assert_eq!((probe.word(3), probe.word(5)), (5, 2), "a ROPT_REQPROP");
@@ -133,7 +133,7 @@ fn a_server_without_properties_is_spoken_to_in_version_two() {
     );
 }
 
-/// What an error about versions says decides (decision D8).
+/// The range in a version error decides (decision D8).
 // spec: v2-5.2-a, v2-5.2-b, v2-5.2-c, v2-5.2-f
 #[test]
 fn the_range_of_an_error_about_versions_decides() {
@@ -184,7 +184,7 @@ fn the_range_of_an_error_about_versions_decides() {
 /// A server of Version One refuses with the XID and the version of the question.
 // spec: v2-5.2-a
 #[test]
-fn a_server_of_version_one_tells_its_range() {
+fn version_one_server_reports_its_range() {
     let (mut client, mut server) = pair(Config::client(), one(Config::server()));
     let probe = client.send().unwrap();
     server.receive(&probe.bytes);
@@ -195,8 +195,8 @@ fn a_server_of_version_one_tells_its_range() {
     assert_eq!(client.session.version(), None);
 }
 
-/// A peer that does not answer, or drops the connection, is spoken to in Version One for a while,
-/// and then asked again.
+/// A peer that does not answer, or drops the connection, gets Version One for a while, and is then
+/// probed again.
 // spec: v2-5.2-d, v2-5.2-e
 #[test]
 fn a_peer_that_does_not_answer_is_remembered_for_a_while() {
@@ -253,9 +253,9 @@ fn a_peer_that_does_not_answer_is_remembered_for_a_while() {
     }
 }
 
-/// A server says nothing of its own before it was spoken to in Version Two (decision D7).
+/// A server initiates no message before it has received one in Version Two (decision D7).
 #[test]
-fn a_server_waits_to_be_spoken_to() {
+fn server_waits_for_the_first_message() {
     let (mut client, mut server) = pair(one(Config::client()), Config::server());
     server.session.call(&NULL, None).unwrap();
     assert!(server.send().is_none());
@@ -267,10 +267,10 @@ fn a_server_waits_to_be_spoken_to() {
     assert_eq!(server.session.version(), Some(Version::One));
 }
 
-/// The reply is of the version of its call, whatever was spoken before.
+/// A reply has the version of its call, regardless of earlier messages.
 // spec: v2-5.3-a, bd-5.2-b
 #[test]
-fn replies_are_of_the_version_of_their_calls() {
+fn replies_use_the_version_of_their_calls() {
     let (_, mut server) = settled(Config::client(), Config::server());
     for (version, header) in [(1, 28), (2, 32)] {
         let lists = if version == 1 {
@@ -298,10 +298,10 @@ fn replies_are_of_the_version_of_their_calls() {
     assert_eq!(server.events.iter().filter(ready).count(), 1);
 }
 
-/// What was agreed holds: an error about versions ends the call that it answers, and no more.
+/// A version error after the negotiation ends only the call that it answers.
 // spec: v2-5.1-a
 #[test]
-fn an_error_about_versions_changes_nothing_that_is_settled() {
+fn version_error_does_not_change_a_negotiated_version() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     let xid = client.session.call(&NULL, None).unwrap();
     client.send().unwrap();
@@ -321,18 +321,18 @@ fn an_error_about_versions_changes_nothing_that_is_settled() {
 /// A client that speaks Version One here offers no other: its range is that of the connection.
 // spec: bd-5.1-b
 #[test]
-fn version_two_is_refused_where_version_one_was_agreed() {
+fn version_two_is_refused_after_version_one_is_negotiated() {
     let (mut client, _) = settled(Config::client(), one(Config::server()));
     assert_eq!(client.session.version(), Some(Version::One));
     client.receive(&words(&[77, 2, 1, 0, 0, 0, 0, 0, 77, 0]));
     assert_eq!(client.send().unwrap().bytes, words(&[77, 2, 1, 4, 1, 1, 1]));
 }
 
-/// In Version One the private data of the connection tell the thresholds, of each direction its own
-/// (RFC 8797).
+/// In Version One the private data of the connection set the threshold of each direction (RFC
+/// 8797).
 // spec: v2-2.1-b, bd-4.2-c
 #[test]
-fn private_data_tell_the_thresholds_of_version_one() {
+fn private_data_set_the_thresholds_of_version_one() {
     let client = one(Config {
         send_size: 2048,
         receive_size: 8192,
@@ -466,7 +466,7 @@ fn a_peer_that_refuses_version_two_and_closes_is_remembered() {
 
 /// A connection that has lasted was a good one, even if nothing was done on it.
 #[test]
-fn a_connection_that_lasts_ends_the_growth_of_the_pauses() {
+fn lasting_connection_resets_the_backoff() {
     let config = one(Config {
         reconnect_delay: 100,
         max_reconnect_delay: 1_000,
@@ -480,7 +480,7 @@ fn a_connection_that_lasts_ends_the_growth_of_the_pauses() {
     }
 }
 
-/// A server that refuses what it has offered has nothing in common with us.
+/// A server that refuses the version that it offered leaves no version.
 // spec: v2-5.2-c
 #[test]
 fn a_second_error_about_versions_ends_the_session() {
@@ -511,10 +511,10 @@ fn a_bad_header_of_version_one_leads_to_it_at_once() {
     }
 }
 
-/// What was agreed holds: a server of both versions refuses Version Two where One is spoken.
+/// A server of both versions refuses Version Two after Version One was negotiated.
 // spec: v2-5.2-f
 #[test]
-fn a_server_serves_no_version_two_where_version_one_was_agreed() {
+fn server_serves_no_version_two_after_version_one() {
     let (mut client, mut server) = settled(one(Config::client()), Config::server());
     works(&mut client, &mut server);
     server.receive(&words(&[77, 2, 1, 0, 0, 0, 0, 0, 77, 0]));
@@ -535,7 +535,7 @@ fn a_server_serves_no_version_two_where_version_one_was_agreed() {
 /// A reply is of the version of its call (version-two-01, section 5.3).
 // spec: v2-5.3-a
 #[test]
-fn a_reply_of_another_version_is_counted_and_not_taken() {
+fn reply_of_another_version_is_counted_and_dropped() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     let xid = client.session.call(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
@@ -553,8 +553,8 @@ fn a_reply_of_another_version_is_counted_and_not_taken() {
     );
 }
 
-/// What a reply of another version invalidates is no key of a call's that it answers: the connection
-/// ends.
+/// A reply of another version that invalidates a key closes the connection, since it answers no
+/// call.
 // spec: v2-5.3-a
 #[test]
 fn a_reply_of_another_version_that_invalidates_ends_the_connection() {
@@ -642,8 +642,8 @@ fn a_message_of_version_one_does_not_settle_version_two() {
     );
 }
 
-/// The first reply in Version Two has 1024 bytes at most, whatever was refused before in another
-/// version: an error of Version One or about versions is no answer in Version Two.
+/// The first reply in Version Two has at most 1024 bytes, even after earlier errors: an error of
+/// Version One or about versions is no answer in Version Two.
 // spec: v2-5.2-g
 #[test]
 fn an_error_of_another_version_is_no_answer_in_version_two() {

@@ -9,7 +9,7 @@ use crate::pair::{NULL, both_ways, exchange, one, settled, words, works};
 /// The peer chooses the XIDs of its calls: they may be those that we would use next.
 // spec: bd-2.4-b
 #[test]
-fn own_xids_are_none_of_the_calls_that_are_served() {
+fn xids_of_operations_differ_from_served_calls() {
     let (mut client, mut server) = both_ways(Config::client(), Config::server());
     let last = server.session.call(&NULL, None).unwrap();
     exchange(&mut server, &mut client);
@@ -38,7 +38,7 @@ fn own_xids_are_none_of_the_calls_that_are_served() {
 /// A call does not take the XID of a call that is served, which the peer chose first (decision D12).
 // spec: v2-4.2.2-f, bd-2.4-b
 #[test]
-fn a_call_has_the_xid_of_no_call_that_is_served() {
+fn xids_of_calls_differ_from_served_calls() {
     let ends = || both_ways(Config::client(), Config::server());
     let (_, mut server) = ends();
     let first = server.session.call(&NULL, None).unwrap();
@@ -53,7 +53,7 @@ fn a_call_has_the_xid_of_no_call_that_is_served() {
 /// An operation has an XID that no call has, or gets while the operation may be answered: an error
 /// that answers it is about no call.
 #[test]
-fn own_xids_are_none_of_our_calls() {
+fn xids_of_operations_differ_from_our_calls() {
     const CODE: u32 = 4_294_967_041;
     for seed in [5, 0x7fff_fffe, u32::MAX - 12] {
         let (mut client, mut server) = settled(
@@ -89,7 +89,7 @@ fn own_xids_are_none_of_our_calls() {
 /// has a Read list, and so is no reply.
 // spec: rfc8166-4.3.1-a, bd-2.4-c
 #[test]
-fn a_long_call_is_no_reply_to_a_call_with_its_xid() {
+fn long_call_is_not_taken_for_a_reply() {
     let config = |config: Config| {
         one(Config {
             backward_v1: true,

@@ -1,4 +1,4 @@
-//! Peers that do not answer: what waits for the credits of calls that were given up.
+//! Peers that do not answer: calls that wait for the credits of cancelled calls.
 
 use rpcrdma_proto::connection::{BufferId, CloseReason, Config, ConnState, Event};
 use rpcrdma_proto::continuation::RtrExtConfig;
@@ -38,10 +38,10 @@ fn until(end: &mut End, now: u64) {
     end.now = now;
 }
 
-// The credits of calls that were given up come back with their replies alone: a server that never
-// answers them kept all others waiting for ever.
+// Only their replies return the credits of cancelled calls: a server that never answered them
+// blocked all other calls for ever.
 #[test]
-fn a_connection_whose_credits_all_belong_to_calls_that_were_given_up_is_made_anew() {
+fn connection_with_all_credits_in_orphans_is_replaced() {
     let (mut client, mut server) = with_two_credits(5_000);
     let cancelled = client.session.call(&NULL, None).unwrap();
     let expired = client.session.call(&NULL, Some(1_000)).unwrap();
@@ -84,7 +84,7 @@ fn a_connection_whose_credits_all_belong_to_calls_that_were_given_up_is_made_ane
 
 // A late reply shows that the peer answers.
 #[test]
-fn a_peer_that_answers_calls_that_were_given_up_is_waited_for() {
+fn peer_that_answers_orphans_keeps_its_connection() {
     let (mut client, mut server) = with_two_credits(5_000);
     let given_up: Vec<u32> = (0..4)
         .map(|_| client.session.call(&NULL, None).unwrap())
@@ -107,9 +107,9 @@ fn a_peer_that_answers_calls_that_were_given_up_is_waited_for() {
     assert_eq!(client.closing(), Some(CloseReason::Unresponsive));
 }
 
-// Nobody is kept waiting by them, or the embedder wants to wait.
+// No call waits for them, or the user has disabled the timeout.
 #[test]
-fn a_connection_is_kept_where_no_call_waits_for_those_that_were_given_up() {
+fn connection_is_kept_if_no_call_waits_for_orphans() {
     for (after, waits) in [(5_000, false), (u64::MAX, true)] {
         let (mut client, mut server) = with_two_credits(after);
         let given_up: Vec<u32> = (0..2)
@@ -134,7 +134,7 @@ fn a_connection_is_kept_where_no_call_waits_for_those_that_were_given_up() {
 // A message without a reply, which waits for the credits of calls that were given up, waited for
 // ever; and so did the calls behind it.
 #[test]
-fn a_message_without_a_reply_hides_no_peer_that_does_not_answer() {
+fn one_way_message_does_not_hide_a_silent_peer() {
     for waits in [false, true] {
         let client = Config {
             max_calls: 8,
@@ -165,7 +165,7 @@ fn a_message_without_a_reply_hides_no_peer_that_does_not_answer() {
 // A call had its credit while its memory was exposed, and the grant fell meanwhile: it waited for
 // ever for calls that were given up.
 #[test]
-fn a_call_that_has_its_credit_is_not_held_back_for_ever() {
+fn call_with_a_credit_is_not_blocked_for_ever() {
     for waits in [false, true] {
         let client = one(Config {
             max_calls: 8,
@@ -203,7 +203,7 @@ fn a_call_that_has_its_credit_is_not_held_back_for_ever() {
     }
 }
 
-/// Rings the timer whatever it is due for, at the beginning and long after.
+/// Fires the timer for any reason, at the beginning and long after.
 fn rings(end: &mut End) {
     for now in [end.now + 1, end.now + 1_000_000_000] {
         end.session.timeout(now);
@@ -214,7 +214,7 @@ fn rings(end: &mut End) {
 // A call that takes its time is no reason to give a connection up, though others wait for its
 // credit.
 #[test]
-fn a_slow_responder_is_waited_for() {
+fn slow_responder_keeps_its_connection() {
     let (mut client, mut server) = with_two_credits(5_000);
     for _ in 0..3 {
         client.session.call(&NULL, None).unwrap();
@@ -243,7 +243,7 @@ const SIZE: BasicProperty = BasicProperty::ReceiveBufferSize(4096);
 
 // Nor where a question about properties waits for its credit.
 #[test]
-fn a_question_that_waits_is_no_reason_to_close() {
+fn waiting_property_request_does_not_close_the_connection() {
     let (mut client, mut server) = with_one_credit();
     client.session.call(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
@@ -256,7 +256,7 @@ fn a_question_that_waits_is_no_reason_to_close() {
 
 // A question that is not answered holds its credit like a call that was given up.
 #[test]
-fn a_question_that_is_not_answered_does_not_hold_up_calls_for_ever() {
+fn unanswered_property_request_does_not_block_calls_for_ever() {
     let (mut client, _server) = with_one_credit();
     client.session.request_property(SIZE).unwrap();
     client.send().unwrap();
@@ -270,7 +270,7 @@ fn a_question_that_is_not_answered_does_not_hold_up_calls_for_ever() {
 
 // A call that is held back waits for one that the consumer waits for, too.
 #[test]
-fn a_call_that_is_held_back_waits_for_a_slow_responder() {
+fn blocked_call_waits_for_a_slow_responder() {
     let client = one(Config {
         max_calls: 8,
         credits: 4,
@@ -302,7 +302,7 @@ fn a_call_that_is_held_back_waits_for_a_slow_responder() {
 
 // With the reply to a call that was given up its credit is there: there is nothing to wait for.
 #[test]
-fn no_time_is_waited_for_when_the_credits_are_there() {
+fn no_stall_timer_with_available_credits() {
     let (mut client, mut server) = with_two_credits(5_000);
     let given_up = [NULL; 2].map(|call| client.session.call(&call, None).unwrap());
     exchange(&mut client, &mut server);
@@ -320,10 +320,9 @@ fn no_time_is_waited_for_when_the_credits_are_there() {
     assert_eq!(client.session.poll_timeout(), None);
 }
 
-// A call that waited for the credits of those that were given up, and was given up itself, holds
-// nobody up.
+// A cancelled call that waited for credits of cancelled calls blocks no other.
 #[test]
-fn a_connection_is_kept_when_what_waited_is_given_up() {
+fn connection_is_kept_when_waiting_calls_are_cancelled() {
     let (mut client, mut server) = with_two_credits(5_000);
     let calls = [NULL; 3].map(|call| client.session.call(&call, None).unwrap());
     exchange(&mut client, &mut server);
@@ -335,7 +334,7 @@ fn a_connection_is_kept_when_what_waited_is_given_up() {
     assert_eq!(client.closing(), None);
 }
 
-/// A server whose client takes calls without chunks, and has told so.
+/// A server whose client has announced that it accepts calls without chunks.
 fn calling_back(rtr: Option<RtrExtConfig>) -> (End, End) {
     let client = Config {
         backward_support: Bkreqsup::Inline,
@@ -350,9 +349,9 @@ fn calling_back(rtr: Option<RtrExtConfig>) -> (End, End) {
     both_ways(client, server)
 }
 
-// Calls that are not taken wait for no credits, whoever holds these.
+// Calls that the peer does not accept wait for no credits.
 #[test]
-fn a_connection_is_kept_where_calls_wait_for_support() {
+fn connection_is_kept_if_calls_wait_for_support() {
     let (mut client, mut server) = calling_back(None);
     let none = BasicProperty::BackwardSupport(Bkreqsup::None);
     client.session.set_property(none).unwrap();
@@ -369,7 +368,7 @@ fn a_connection_is_kept_where_calls_wait_for_support() {
 // A call that takes more credits than there are, and has no other way, waits for those of calls
 // that were given up.
 #[test]
-fn a_group_that_lacks_credits_does_not_wait_for_ever() {
+fn group_without_credits_does_not_wait_for_ever() {
     let (mut client, mut server) = calling_back(Some(RtrExtConfig::ALL));
     let given_up = [NULL; 6].map(|call| server.session.call(&call, None).unwrap());
     exchange(&mut server, &mut client);

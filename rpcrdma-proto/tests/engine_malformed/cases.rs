@@ -14,7 +14,7 @@ use crate::raw::{
 pub(crate) const NONE: u32 = 0x0bad_cafe;
 /// A code that no operation has.
 const UNKNOWN: u32 = 77;
-/// Memory of nobody's.
+/// Memory that belongs to no call.
 pub(crate) const SEGMENT: Segment = [9, 64, 0, 4096];
 pub(crate) const CONNPROP: u32 = 1;
 pub(crate) const REQPROP: u32 = 2;
@@ -139,7 +139,7 @@ fn headers() -> Vec<Case> {
     ]
 }
 
-/// What follows a header, and what it says of that.
+/// The bytes after a header, and the header's description of them.
 fn payloads() -> Vec<Case> {
     vec![
         case("`MSG` without an RPC message", |to| {
@@ -374,7 +374,7 @@ fn chunks() -> Vec<Case> {
     ]
 }
 
-/// Calls and replies that do not belong to what is under way.
+/// Calls and replies that match no open call.
 fn transactions() -> Vec<Case> {
     vec![
         case("a call with the XID of one that is being served", |to| {

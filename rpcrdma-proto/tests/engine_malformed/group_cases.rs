@@ -47,7 +47,7 @@ pub(crate) fn all() -> Vec<Case> {
         .chain([
             reported::results(),
             reported::reports(),
-            reported::abilities(),
+            reported::capabilities(),
             reported::invalidation(),
         ])
         .flatten()

@@ -64,12 +64,12 @@ fn config(config: Config, lacks: OperationSet) -> Config {
     })
 }
 
-/// What is to come back to each end: credits, and posted receives.
+/// The credits and posted receives that must return at each end.
 type Resources = [(u32, u32); 2];
 
 impl Joined {
-    /// Both ends, with calls under way in both directions, and a reply that the end under test has
-    /// kept.
+    /// Both ends, with calls in flight in both directions, and a reply that the end under test has
+    /// retained.
     fn speaking(role: Role, lacks: OperationSet) -> Self {
         let of = |one| {
             if role == one {
@@ -154,7 +154,7 @@ impl Joined {
         self.to.kept = kept;
     }
 
-    /// Delivers the messages of a case; what becomes of them. What goes again is delivered, too.
+    /// Delivers the messages of a case and their retransmissions. Returns the outcome.
     fn becomes(&mut self, case: &Case, messages: &[Vec<u8>]) -> String {
         let to = self.to;
         let (end, other) = self.ends();
@@ -317,7 +317,7 @@ fn reported(sent: &Packet, [grant, wanted]: [u32; 2]) -> String {
         [_, _, lead] => format!(", led to by {lead}"),
         _ => panic!("no lead: {lead:?}"),
     };
-    // What is expected of XIDs is other in each run.
+    // The expected XIDs differ in each run.
     let values = if name == "BADXID" {
         ", this for that".to_owned()
     } else {
@@ -360,7 +360,7 @@ fn table() -> String {
 /// Messages of the cases in any order, and with any word changed: nothing is left of them but a
 /// close.
 #[test]
-fn whatever_comes_nothing_is_lost() {
+fn any_transmissions_lose_no_buffer_or_credit() {
     let mut random = Random(1);
     for role in [Role::Server, Role::Client] {
         let untouched = Joined::speaking(role, OperationSet::NONE).recovers("nothing");
@@ -387,8 +387,8 @@ fn whatever_comes_nothing_is_lost() {
                 while random.below(2) == 0
                     && let Some(sent) = end.send()
                 {
-                    // What goes again comes to the other end; what is told of our messages it knows
-                    // nothing of.
+                    // Retransmissions reach the other end, which does not know the reported
+                    // messages.
                     if sent.word(3) != 4 && (sent.word(3) != 5 || sent.word(5) != REPTERR) {
                         other.receive_with(&sent.bytes, sent.invalidate);
                     }
@@ -422,7 +422,7 @@ impl Random {
     }
 }
 
-/// What the documentation shows is what becomes of them.
+/// The table of the documentation has their outcomes.
 // spec: rtr-4.2-d, rtr-5.1-b, rtr-5.4-a, rtr-5.4-b, rtr-5.4-c, rtr-5.4-d, rtr-5.4-e, rtr-5.4-f
 // spec: rtr-5.4-g, rtr-6.2-s
 // spec: rtr-6.2-z, rtr-6.2-aa, rtr-6.2-ad, rtr-6.2-ae, rtr-6.2-af, rtr-6.2-ag, rtr-7.3-f, rtr-7.4-h

@@ -1,4 +1,4 @@
-//! Limits on a call in transmissions: what is just within them is served, and one more is not.
+//! Limits on a call in transmissions: a call at the limit is served, and one beyond it is not.
 
 use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{CallLocation, Config, Event};
@@ -89,13 +89,13 @@ fn the_segments_of_a_direction_are_limited() {
 /// A range may be of no bytes: nothing answers it.
 // spec: rtr-7.4-aa
 #[test]
-fn a_range_of_no_bytes_is_taken() {
+fn empty_range_is_accepted() {
     assert!(is_served(&request(NONE).range(8, 8, &[&[0, TBSN]])));
 }
 
 /// The XID and the direction are all that a message must have.
 #[test]
-fn a_message_of_two_words_is_taken() {
+fn message_of_two_words_is_accepted() {
     assert!(is_served(&Transmission {
         payload: vec![NONE, CALL],
         ..request(NONE)
@@ -124,7 +124,7 @@ fn the_places_of_a_call_are_limited() {
 /// A transmission without a part of the Payload stream adds no section to the message.
 // spec: rtr-9.1-i
 #[test]
-fn an_empty_section_is_none() {
+fn empty_section_is_accepted() {
     let mut server = server();
     let first = Transmission {
         payload: Vec::new(),

@@ -1,4 +1,4 @@
-//! Messages as bytes, with whatever is wrong in them.
+//! Messages as bytes, with their defects.
 
 use rpcrdma_proto::version::Version;
 
@@ -105,7 +105,7 @@ pub(crate) fn fixed(to: &To, xid: u32, procedure: u32, rest: &[u32]) -> Vec<u8> 
     words(&[&[xid, to.version.number(), 1, procedure][..], rest].concat())
 }
 
-/// An operation: its direction, its code, and what it says in words.
+/// An operation: its direction, its code, and its content in words.
 pub(crate) fn operation(to: &To, xid: u32, direction: u32, code: u32, info: &[u32]) -> Vec<u8> {
     let bytes = u32::try_from(4 * info.len()).unwrap();
     fixed(
@@ -227,7 +227,7 @@ impl Transmission {
         self
     }
 
-    /// What the operation says, in words.
+    /// The content of the operation, in words.
     pub(crate) fn info(&self) -> Vec<u32> {
         let section = self.section.unwrap_or(4 * count(&self.payload));
         if self.code == XMTCONT {

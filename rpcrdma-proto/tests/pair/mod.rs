@@ -53,20 +53,20 @@ pub(crate) struct End {
     pub(crate) events: Vec<Event>,
     pub(crate) actions: Vec<Action>,
     pub(crate) now: u64,
-    /// What the transport does not do by itself, and so the test does.
+    /// The duties of the transport that the test performs itself.
     pub(crate) holds: Holds,
     buffers: u64,
     out: Vec<u8>,
     /// Keys that were invalidated at this end.
     pub(crate) invalidated: Option<u32>,
-    /// What has come into each buffer, where it is kept.
+    /// The contents of each retained buffer.
     pub(crate) kept: HashMap<u64, Vec<u8>>,
     pub(crate) keeps: bool,
     /// The buffers that the session has named since, where they are kept: they are free again.
     pub(crate) named: HashSet<u64>,
 }
 
-/// What a transport leaves undone.
+/// The actions that a transport leaves undone.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Holds {
     pub(crate) exposing: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Holds {
     pub(crate) reading: bool,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
@@ -202,7 +202,7 @@ impl End {
             .count()
     }
 
-    /// Exposes what is to be, in one segment each.
+    /// Exposes the requested regions, in one segment each.
     pub(crate) fn expose(&mut self, xid: u32) {
         let mut segments = [Segment::default(); 32];
         let mut count = 0;
@@ -236,7 +236,7 @@ impl End {
         let transmit = loop {
             self.act();
             let transmit = self.session.poll_transmit(self.now, &mut self.out);
-            // That there is none may be for what is to be done first.
+            // A message may be missing because an action must be performed first.
             if transmit.is_some() || !self.session.has_actions() {
                 break transmit?;
             }
@@ -447,8 +447,8 @@ pub(crate) fn settled(client: Config, server: Config) -> (End, End) {
     (client, server)
 }
 
-/// Two ends that have settled, of which the client has said that it takes calls, and the server has
-/// sent one.
+/// Two connected ends, after the client has announced that it accepts calls and the server has sent
+/// one.
 pub(crate) fn both_ways(client: Config, server: Config) -> (End, End) {
     let (mut client, mut server) = settled(client, server);
     client.session.call(&NULL, None).unwrap();

@@ -1,5 +1,5 @@
-//! A run as a sequence chart: what both ends did, and the messages between them, decoded from their
-//! bytes.
+//! A run as a sequence chart: the inputs and outputs of both ends, and the messages between them,
+//! decoded from their bytes.
 
 use std::fmt::{self, Write as _};
 
@@ -14,7 +14,7 @@ use rpcrdma_proto::version::Version;
 use super::message::Message;
 use super::script::CLIENT;
 
-/// What happened in one of the pairs.
+/// The events of one pair.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Chart {
     pair: usize,
@@ -33,7 +33,7 @@ struct Line {
 enum Kind {
     Note,
     Message,
-    /// A message that nobody gets.
+    /// A lost message.
     Lost,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold: after each step, at rest, and at the end.
+//! The invariants: after each step, at rest, and at the end.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(crate) fn position(spec: &Spec, place: &Place) -> Option<u32> {
 }
 
 impl World {
-    /// After all was polled: there are receives for all that may come.
+    /// After all output is polled, receives are posted for all possible messages.
     pub(crate) fn check_polled(&mut self, pair: usize, end: usize) {
         if !self.is_up(pair, end) || self.pairs[pair].ends[end].session.state() != ConnState::Up {
             return;
@@ -34,7 +34,7 @@ impl World {
         let one = this.version() == Some(Version::One);
         let takes =
             end == SERVER || !one || (this.config().max_served > 0 && this.config().backward_v1);
-        // Beside what was granted, the peer may send one message that needs no credit.
+        // In addition to the grant, the peer may send one message without a credit.
         let granted = if takes {
             link.grants[end].receives() + 1
         } else {
@@ -46,8 +46,7 @@ impl World {
                 "{posted} receives are posted, for {calls} replies and {granted} other messages"
             ));
         }
-        // Whatever a hostile peer has granted: what was sent and neither answered nor given up
-        // needs a receive.
+        // Each unanswered message needs a receive, for any grant of a hostile peer.
         let number = self.pairs[pair].link.number;
         let sent = |call: &&Call| call.sent_on == number && !call.fencing && !call.sending;
         let waiting = self.pairs[pair].ends[end].calls.iter().filter(sent).count();
@@ -134,8 +133,7 @@ impl World {
         }
     }
 
-    /// A connection was closed since nobody waits for what its peer does not answer: no call may
-    /// wait for its reply there.
+    /// A connection was closed as unresponsive, so no call may still wait for a reply on it.
     fn check_unresponsive(&mut self, pair: usize, end: usize) {
         self.seen(Seen::Unresponsive);
         let (this, link) = (&self.pairs[pair].ends[end], self.pairs[pair].link.number);
@@ -264,7 +262,7 @@ impl World {
         }
     }
 
-    /// Both ends know what the other has told.
+    /// Both ends know the announced properties of the other.
     fn check_properties(&mut self, pair: usize) {
         let [client, server] = &self.pairs[pair].ends;
         let speak = |end: &super::end::End| {
@@ -278,7 +276,7 @@ impl World {
         let mut wrong = None;
         for (this, peer) in [(client, server), (server, client)] {
             let (ours, known) = (*this.session.properties(), *peer.session.peer_properties());
-            // Of two drafts each knows the beginning, and what is smaller.
+            // With different drafts each end knows the initial values, and smaller ones.
             let is_known =
                 ours == known || (mixed && ours.receive_buffer_size >= known.receive_buffer_size);
             if !is_known {
@@ -351,7 +349,7 @@ impl World {
     }
 }
 
-/// Whether the lengths that a reply tells are those that were written.
+/// Checks that the lengths in a reply are those of the RDMA Writes.
 pub(crate) fn lengths(
     written: &[(CallRegion, u32, Range<u32>)],
     reply: &ReplyLocation,
@@ -377,7 +375,7 @@ pub(crate) fn lengths(
     results && offered && bytes(CallRegion::Reply) == Some(reply.long.unwrap_or(0))
 }
 
-/// Whether what was written is of the result that its direction is for.
+/// Checks that written data belong to the result of their direction.
 pub(crate) fn is_of_result(
     (region, at, bytes): &(CallRegion, u32, Range<u32>),
     answer: &Answer,
@@ -392,8 +390,8 @@ pub(crate) fn is_of_result(
     bytes.start == item.position + at && bytes.end <= item.position + item.length
 }
 
-/// Whether what came inline and what was written are all of a reply, each byte once and in its
-/// place, but for the padding of results that went apart.
+/// Checks that inline and written data together are the reply, each byte once and in its place,
+/// except for the padding of reduced results.
 fn tiles<'a>(
     parts: impl Iterator<Item = &'a Range<u32>>,
     written: &[(CallRegion, u32, Range<u32>)],

@@ -1,4 +1,4 @@
-//! The consumers at both ends: what they begin, and what they do about events.
+//! The consumers at both ends: their calls, and their reactions to events.
 
 use rpcrdma_proto::connection::{
     CallFailure, CallLocation as Place, Event, ReplyError, ServedCallId, Session, SessionCallError,
@@ -219,7 +219,7 @@ impl World {
         self.pairs[pair].link.ready = false;
     }
 
-    /// An event comes to the consumer.
+    /// Handles an event at the consumer.
     pub(crate) fn tell(&mut self, pair: usize, end: usize, event: Event) {
         if self.pairs[pair].ends[end].over
             && !matches!(
@@ -390,7 +390,7 @@ impl World {
         self.at(at, What::Answer { pair, end, call });
     }
 
-    /// A call comes to its consumer once on a connection, unless something was forged.
+    /// A call reaches its consumer once on a connection, unless a message was forged.
     fn check_once(&mut self, pair: usize, end: usize, xid: u32, genuine: bool) {
         let current = self.pairs[pair].ends[end].link == self.pairs[pair].link.number;
         let link = &mut self.pairs[pair].link;

@@ -15,11 +15,11 @@ pub(crate) enum Fault {
     ExposureFails,
     /// Memory is exposed in more segments than its length needs.
     MoreSegments,
-    /// The transport does what it is told late.
+    /// The transport performs actions late.
     LateActions,
     /// Completions take long.
     LateCompletions,
-    /// The consumer never answers calls that come, whose callers may give them up.
+    /// The consumer never answers calls, whose callers may cancel them.
     Unanswered,
     /// The clock of an end jumps ahead.
     ClockJumps,
@@ -33,13 +33,13 @@ pub(crate) enum Fault {
     Truncated,
     /// A message grants, or asks for, another number of credits than it should.
     Credits,
-    /// A transmission of a group does not come.
+    /// A transmission of a group is lost.
     PartDropped,
-    /// It comes twice.
+    /// It is duplicated.
     PartDoubled,
-    /// It comes after the next message.
+    /// It arrives after the next message.
     PartsExchanged,
-    /// The rest of a group comes after another message.
+    /// The rest of a group arrives after another message.
     PartsInterleaved,
     /// A field of its header is another.
     PartField,
@@ -132,11 +132,11 @@ pub(crate) enum Hostile {
     ExtraCall,
     /// An operation of the properties that is none.
     MalformedProperties,
-    /// An operation that nobody knows.
+    /// An unknown operation.
     UnknownOperation,
     /// An error, about any call or none.
     Error,
-    /// A reply that invalidates a key of nobody's, or of another call's.
+    /// A reply that invalidates an unknown key, or that of another call.
     WrongInvalidation,
     /// A request of rtrext-02, whole or begun.
     GroupRequest,
@@ -172,7 +172,7 @@ impl Hostile {
     ];
 }
 
-/// What happens without being a fault, and is to happen often enough, too.
+/// Events that are no faults and must occur often enough, too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Seen {
     Call,

@@ -1,5 +1,4 @@
-//! Messages in transmissions of rtrext-02: how they may go, and whether they are put together from
-//! what was sent.
+//! Messages in transmissions of rtrext-02: checks of the sent groups and of their reassembly.
 
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{
@@ -23,7 +22,7 @@ use super::message::{Message, Origin};
 use super::spec::{Answer, Spec};
 use super::world::{What, World};
 
-/// What begins a group, decoded.
+/// The decoded beginning of a group.
 enum Opener<'a> {
     Request(Req<'a>),
     Reply(Resp<'a>),
@@ -128,7 +127,7 @@ impl World {
         }
     }
 
-    /// Holds the beginning of a group against what its receiver has told.
+    /// Checks the beginning of a group against the capabilities of its receiver.
     pub(crate) fn check_group(&mut self, pair: usize, end: usize, at: usize) {
         let message = self.messages.get(at);
         let [client, server] = &self.pairs[pair].ends;
@@ -213,7 +212,7 @@ impl World {
         seen.into_iter().for_each(|seen| self.seen(seen));
     }
 
-    /// A call has come in transmissions of which some is to be read.
+    /// A call arrived in transmissions, with parts to be read.
     pub(crate) fn gather(
         &mut self,
         pair: usize,
@@ -237,7 +236,7 @@ impl World {
         );
     }
 
-    /// A call has come in transmissions of which nothing is to be read.
+    /// A call arrived in transmissions, with nothing to be read.
     pub(crate) fn group_arrived(
         &mut self,
         pair: usize,
@@ -351,8 +350,7 @@ impl World {
         Ok(next)
     }
 
-    /// Gives back the buffers of a message, but for the first one if that is `kept`, and its
-    /// memory.
+    /// Returns the buffers of a message, except the first one if it is `kept`, and its memory.
     pub(crate) fn done_with(
         &mut self,
         pair: usize,
@@ -370,7 +368,7 @@ impl World {
         }
     }
 
-    /// Holds a reply that came in transmissions against what its responder has sent.
+    /// Checks a reply in transmissions against the responder's message.
     pub(crate) fn check_group_reply(
         &mut self,
         pair: usize,

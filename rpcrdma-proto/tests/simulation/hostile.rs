@@ -26,7 +26,7 @@ impl Words<'_> {
 }
 
 impl World {
-    /// A message of a hostile peer comes, if there is a connection and a receive.
+    /// Delivers a message of a hostile peer, if there is a connection and a receive.
     pub(crate) fn forge(&mut self, pair: usize, to: usize, what: Hostile, how: u32) {
         if !self.is_up(pair, to) || self.pairs[pair].link.posted(to) == 0 {
             return;
@@ -42,7 +42,7 @@ impl World {
             &self.pairs[pair].ends[to],
             &mut Random::new(how.into()),
         );
-        // What is dropped, or answered by an error that is nobody's, changes no credits.
+        // A dropped message, or an error for an unknown XID, changes no credits.
         let xid = words.message.word(0);
         let is_nobodys = self.pairs[pair].ends.iter().all(|end| {
             end.calls.iter().all(|call| call.xid != xid)

@@ -1,5 +1,5 @@
-//! One connection of a pair: what is posted, what is under way, and the credits, counted apart from
-//! the engine.
+//! One connection of a pair: posted receives, messages in flight, and credits, counted
+//! independently of the engine.
 
 use std::collections::VecDeque;
 
@@ -23,17 +23,17 @@ pub(crate) struct Link {
     /// Whether a property message was changed on its way: an end may then lay data out for buffers
     /// that its peer does not have.
     pub(crate) properties_forged: bool,
-    /// Whether the server was told that the client's consumer takes calls.
+    /// Whether the client's consumer has announced that it accepts calls.
     pub(crate) ready: bool,
     /// Messages handed out by each end.
     pub(crate) sent: [u32; 2],
-    /// When the last message to each end comes.
+    /// The arrival time of the last message to each end.
     pub(crate) last: [u64; 2],
-    /// What each end has posted: how many of which size, the oldest first.
+    /// The posted receives of each end, by size, the oldest first.
     posted: [VecDeque<(u32, u32)>; 2],
     /// The calls of each end, and its credits.
     pub(crate) credits: [Credits; 2],
-    /// What each end has granted.
+    /// The grant of each end.
     pub(crate) grants: [Grants; 2],
     /// Whether the first message is swallowed.
     pub(crate) deaf: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Link {
     pub(crate) refused: bool,
 }
 
-/// What lets transmissions go that are held back.
+/// The condition that releases held transmissions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Until {
     /// The next message has gone.
@@ -96,7 +96,7 @@ impl Link {
     }
 }
 
-/// The credits of one direction at its requester, as the messages on the wire tell them.
+/// The credits of one direction at its requester, according to the messages on the wire.
 #[derive(Debug)]
 pub(crate) struct Credits {
     granted: u32,
@@ -169,7 +169,7 @@ impl Credits {
 
     /// A call goes out, in so many messages: whether it may. Its reply may take so many beyond one.
     pub(crate) fn call(&mut self, xid: u32, messages: u32, reserve: u32) -> bool {
-        // One call may always be under way (decision D9), unless it takes several credits.
+        // One call may always be in flight (decision D9), unless it takes several credits.
         let alone = messages == 1 && self.calls.is_empty();
         let may = self.used() + messages <= self.granted || alone;
         self.calls.push(Open {
@@ -246,7 +246,7 @@ impl Credits {
     }
 }
 
-/// The credits of one direction at its responder, as the messages on the wire tell them.
+/// The credits of one direction at its responder, according to the messages on the wire.
 #[derive(Debug)]
 pub(crate) struct Grants {
     highest: u32,
@@ -328,7 +328,7 @@ impl Grants {
         self.pending.len() as u32
     }
 
-    /// Receives for calls that may still come.
+    /// The number of receives for further calls.
     pub(crate) fn receives(&self) -> u32 {
         self.highest.saturating_sub(self.pending.len() as u32)
     }

@@ -28,13 +28,13 @@ struct Key {
     last: usize,
 }
 
-/// What a key is good for.
+/// The rights of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Live,
     /// The peer has invalidated it.
     Invalidated,
-    /// It was fenced after the reply had come.
+    /// It was fenced after the reply arrived.
     Fenced,
     /// It was fenced without one: the peer may still try.
     GivenUp,
@@ -130,11 +130,11 @@ impl Memory {
             last: first,
         });
         self.live += 1;
-        // What leaves the 32 bits begins at zero again.
+        // Keys wrap at 32 bits.
         (self.keys.len() as u32 - 1).wrapping_add(self.base) << TAG | self.tag
     }
 
-    /// Exposes regions of a call, and tells which keys it has.
+    /// Exposes regions of a call, and returns their keys.
     pub(crate) fn expose(
         &mut self,
         xid: u32,

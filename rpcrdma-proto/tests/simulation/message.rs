@@ -12,7 +12,7 @@ use super::spec::{Answer, Spec};
 /// Bytes of the largest message.
 pub(crate) const LARGEST: usize = 16_384 + 64;
 
-/// What a message is, as its sender knows it.
+/// A message, according to its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Call {
@@ -42,9 +42,9 @@ pub(crate) struct Message {
     pub(crate) parts: Vec<Part>,
     /// Which of several transmissions it is.
     pub(crate) share: Option<TransmissionIndex>,
-    /// What is written to the receiver's memory before it.
+    /// The RDMA Writes that precede it.
     pub(crate) writes: Vec<RdmaWrite>,
-    /// What was written: where in which region, and which bytes of the reply.
+    /// A write: its region and offset, and the bytes of the reply.
     pub(crate) written: Vec<(CallRegion, u32, Range<u32>)>,
     pub(crate) invalidate: Option<u32>,
     pub(crate) sent_at: u64,

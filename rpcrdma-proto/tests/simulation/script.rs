@@ -1,5 +1,5 @@
-//! What a run is made of: settings, and a list of what the consumers do and which faults there are,
-//! each with its time. All else, delays above all, follows from the seed.
+//! The script of a run: settings, and a list of the consumers' acts and the faults, each with its
+//! time. All else, such as delays, follows from the seed.
 
 use std::fmt;
 
@@ -31,11 +31,11 @@ pub(crate) struct Plan {
 /// A transport that breaks its rules, to show that it would be noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sabotage {
-    /// Tells that a Send has released its memory before it has.
+    /// Reports a released Send before its completion.
     EarlyRelease,
-    /// Tells that memory is fenced before it is.
+    /// Reports a fence before its completion.
     EarlyFence,
-    /// Posts one receive fewer than it was told to, once.
+    /// Posts one receive fewer than requested, once.
     FewerReceives,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Act {
     Grant(u32),
     /// A fault, with a number that says how.
     Fault(Fault, u32),
-    /// A message of a hostile peer comes.
+    /// A message of a hostile peer arrives.
     Hostile(Hostile, u32),
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Weather {
     Rough,
     /// And messages are corrupt or hostile.
     Hostile,
-    /// Connections are lost, and transmissions of groups are, or come in another order.
+    /// Connections are lost, and transmissions of groups are lost or reordered.
     Torn,
 }
 

@@ -12,7 +12,8 @@ use super::random::Random;
 
 /// The settings of two ends.
 pub(crate) fn pair(random: &mut Random) -> [Config; 2] {
-    // Now and then each end speaks another draft: then little is told, and all else goes on.
+    // Now and then the ends use different drafts. Then few properties are exchanged, and calls
+    // continue.
     let drafts = [Properties::Properties, Properties::Characteristics];
     let draft = random.pick(&drafts);
     let other = if random.one_in(10) {
@@ -24,7 +25,7 @@ pub(crate) fn pair(random: &mut Random) -> [Config; 2] {
         config(Role::Client, draft, random),
         config(Role::Server, other, random),
     ];
-    // Messages in transmissions are spoken of in two pairs of three, and there by nearly all ends.
+    // Two pairs of three use rtrext-02, at nearly all of their ends.
     if random.one_in(3) {
         return with_near_xids(ends, random);
     }

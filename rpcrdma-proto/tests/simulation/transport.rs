@@ -1,4 +1,4 @@
-//! The transport of one end: what its session wants done, and the completions.
+//! The transport of one end: it performs the session's actions, and delivers completions.
 
 use rpcrdma_proto::chunk::Piece;
 use rpcrdma_proto::connection::{
@@ -53,7 +53,7 @@ impl World {
         this.session.has_actions() && self.now >= this.late_until
     }
 
-    /// Does what is to be done before the next message.
+    /// Performs the actions that precede the next message.
     pub(crate) fn take_actions(&mut self, pair: usize, end: usize) {
         let this = &mut self.pairs[pair].ends[end];
         let rested = this.session.is_at_rest();
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Does what is to be done. A session at rest wants nothing but receives, which can wait.
+    /// Performs actions. A session at rest requests only receives, which can wait.
     pub(crate) fn take_all_actions(&mut self, pair: usize, end: usize, rested: bool) {
         while let Some(action) = self.pairs[pair].ends[end].session.poll_action() {
             self.stats.steps += 1;
@@ -321,7 +321,7 @@ impl World {
         self.poll(pair, end);
     }
 
-    /// An end closes its connection: what it has sent arrives, and what comes is not taken.
+    /// An end closes its connection: its sent messages arrive, and it accepts none.
     fn close(&mut self, pair: usize, end: usize, why: CloseReason) {
         self.note(pair, end, || format!("close: {why}"));
         let at = self.soon(pair, end);
@@ -672,7 +672,7 @@ impl World {
         }
     }
 
-    /// Tells a session that a Send has given back its memory.
+    /// Informs a session that a Send has released its memory.
     pub(crate) fn tell_released(&mut self, pair: usize, end: usize, what: SendOwner) {
         let ended = self.session(pair, end, |session: &mut Session| session.released(what));
         if let (SendOwner::Reply { call }, true) = (what, ended) {

@@ -1,4 +1,4 @@
-//! The wire: messages as they leave one end and come to the other, in the order of their direction.
+//! The wire: messages from one end to the other, in the order of their direction.
 
 use rpcrdma_proto::connection::{BufferDisposition, BufferId, Properties, SendOwner, Transmit};
 use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
@@ -196,7 +196,7 @@ impl World {
                 .min(ours.send_size)
                 .max(V1_INLINE_THRESHOLD),
         };
-        // What was asked for binds at once.
+        // A requested size limits Sends at once.
         let most = match this.asked {
             Some((size, true)) if message.word(1) == 2 => most.min(size),
             _ => most,
@@ -311,12 +311,12 @@ impl World {
         let link = &mut self.pairs[pair].link;
         let credits = &mut link.credits[end];
         let may = match (origin, kind) {
-            // What continues a message has its credit already.
+            // A continuation has its credit already.
             _ if !begins => true,
             (Origin::Call { .. }, _) | (Origin::Header, (2, OPTIONAL, CALL, ROPT_REQPROP)) => {
                 credits.call(xid, messages, reserve)
             }
-            // Only what was broken is reported, and that only a fault does.
+            // Only broken groups are reported, and only faults break them.
             (Origin::Header, (2, OPTIONAL, _, ROPT_REPTERR)) => true,
             (Origin::Header, (2, OPTIONAL, CALL, ROPT_CONNPROP)) => {
                 credits.first();
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// A message comes to an end.
+    /// Delivers a message to an end.
     pub(crate) fn deliver(&mut self, pair: usize, to: usize, link: u32, at: usize) {
         if self.pairs[pair].link.number != link || !self.is_up(pair, to) {
             return self.messages.free(at);
@@ -530,7 +530,7 @@ impl World {
                 credits.answered(xid, Some(granted.max(credits.granted())))
             }
             Origin::Header if answers => credits.answered(xid, Some(granted)),
-            // What goes again has no reply yet.
+            // A retransmitted call has no reply yet.
             Origin::Header if procedure == ERROR && unknown => {
                 credits.unknown(xid, granted);
                 self.pairs[pair].ends[to]
@@ -587,7 +587,7 @@ impl World {
         self.pairs[pair].tainted = true;
     }
 
-    /// The client's consumer tells that it takes backward calls.
+    /// The client's consumer announces that it accepts backward calls.
     pub(crate) fn say_ready(&mut self, pair: usize, anyhow: bool) -> Option<u32> {
         if anyhow || self.pairs[pair].ends[CLIENT].session.config().max_served > 0 {
             return self.call(pair, CLIENT, Spec::NULL, 0);

@@ -183,7 +183,7 @@ pub(crate) struct World {
     steps_healed: u64,
     done: bool,
     pub(crate) sabotaged: bool,
-    /// What has happened so far.
+    /// The history of the run.
     pub(crate) events: u64,
     /// A disconnect before the event of this number, to try every one.
     pub(crate) cut_at: Option<u64>,
@@ -298,7 +298,7 @@ impl World {
         now + u64::from(end.random.between(0, pace)) * slow
     }
 
-    /// What the clock of an end shows.
+    /// The time of an end's clock.
     pub(crate) fn clock(&self, pair: usize, end: usize) -> u64 {
         self.now + self.pairs[pair].ends[end].ahead
     }
@@ -353,7 +353,7 @@ impl World {
             attempt,
             ..End::new(&configs[end], tag, mix(how.into()))
         };
-        // What was still to happen at the last one happens to nobody.
+        // Pending events of the last one are dropped.
         self.queue
             .retain(|entry| entry.what.of() != Some((pair, end)));
         self.note(pair, end, || "another one".to_owned());
@@ -411,7 +411,7 @@ impl World {
         }
     }
 
-    /// No fault from now on: what was begun is to come to an end.
+    /// No fault from now on: open calls must end.
     fn heal(&mut self) {
         self.healed = true;
         self.steps_healed = self.stats.steps;

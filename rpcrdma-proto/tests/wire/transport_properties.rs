@@ -49,7 +49,7 @@ fn connprop() {
     assert_eq!(connprop.nochg, [1, 3]);
 }
 
-/// Section 2.1: no bytes are the default value; what is not known is kept as it came.
+/// Section 2.1: an empty value is the default, and unknown values are kept as received.
 #[test]
 fn reqprop_with_a_default_and_an_unknown() {
     let content = "
@@ -179,7 +179,7 @@ fn wrong_lengths_are_refused() {
             data: &[0; 3]
         })
     );
-    // An unknown code has no default: no bytes are what came.
+    // An unknown code has no default, so an empty value stays empty.
     assert_eq!(of(7, &[]), Ok(Property::Unknown { code: 7, data: &[] }));
     // An operation has no default either.
     assert_eq!(

@@ -165,7 +165,7 @@ fn errors() {
 }
 
 #[test]
-fn what_is_refused_is_named() {
+fn refused_messages_have_a_reason() {
     // Two words from the third segment's end.
     let bytes = hex(MSG);
     assert_eq!(

@@ -51,7 +51,7 @@ fn a_message_takes_one_way_and_its_completion_two() {
 
 /// Inline bytes are copied when they are posted, although they arrive later.
 #[test]
-fn a_message_goes_along_on_its_way() {
+fn inline_bytes_are_copied_at_the_post() {
     let ConnectedEnds { mut near, mut far } = both(DELAY);
     far.receives(8, 1024);
     for number in 0..8 {
@@ -101,7 +101,7 @@ fn a_read_takes_what_is_there_when_it_arrives() {
 }
 
 #[test]
-fn what_is_posted_together_is_done_together() {
+fn batch_completes_together() {
     let ConnectedEnds { mut near, mut far } = both(DELAY);
     far.receives(1, 1024);
     let memory = PostedBuf::from(far.host.buf(&pattern(1024)));
@@ -148,7 +148,7 @@ fn number_of(events: &TestEvent) -> Option<u32> {
 
 /// Binding and invalidating windows takes no time, but happens in order.
 #[test]
-fn what_is_local_takes_no_time() {
+fn local_requests_have_no_delay() {
     let ConnectedEnds { mut near, mut far } = both(Duration::from_secs(3600));
     far.receives(1, 1024);
     let memory = PostedBuf::from(near.host.buf(&pattern(64)));
@@ -208,7 +208,7 @@ fn requests_without_completions_take_as_long() {
 }
 
 #[test]
-fn what_is_refused_and_flushed_keeps_its_order() {
+fn refused_and_flushed_requests_keep_their_order() {
     let ConnectedEnds { mut near, mut far } = both(DELAY);
     far.receives(2, 1024);
     let (note, nowhere) = (
@@ -307,7 +307,7 @@ fn a_message_that_waits_for_a_receive_is_done_after_it() {
 }
 
 #[test]
-fn who_sleeps_is_woken() {
+fn sleeping_thread_is_woken() {
     let ConnectedEnds { mut near, mut far } = both(DELAY);
     for _ in 0..20 {
         far.receives(1, 1024);
@@ -363,7 +363,7 @@ fn under_way_is_dropped(fabric: Arc<Fabric>, far_first: bool) {
 }
 
 #[test]
-fn what_is_under_way_is_dropped() {
+fn requests_in_flight_are_dropped() {
     for far_first in [false, true] {
         let fabric = Fabric::with_delay(Duration::from_secs(3600));
         let left = Arc::downgrade(&fabric);

@@ -38,7 +38,7 @@ pub(super) fn until<T>(what: &str, mut try_once: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// A device with what is needed to establish connections.
+/// A device with the objects that establish connections.
 pub(super) struct Host<D: Device> {
     pub(super) completions: D::CompletionQueue,
     pub(super) manager: D::Manager,
@@ -85,7 +85,7 @@ impl<D: Device> Host<D> {
         until("an event of the connection manager", || self.poll())
     }
 
-    /// Waits for the next event, and polls another host meanwhile.
+    /// Waits for the next event, while it polls another host.
     pub(super) fn event_by(&mut self, other: &mut Self) -> Event<D> {
         until("an event of the connection manager", || {
             other.advance();

@@ -143,8 +143,8 @@ pub(super) fn requests_without_completions_end_with_a_later_one<D: Device>(bed: 
     );
 }
 
-/// A message has the bytes of the time of its completion, whatever happens to its memory
-/// afterwards.
+/// A message has the bytes at the time of its completion. Later changes of its memory have no
+/// effect.
 pub(super) fn memory_is_free_when_its_request_is_done<D: Device>(bed: &TestBed<D>) {
     const SIZE: u32 = 1 << 16;
     let mut both = connected(bed);

@@ -31,8 +31,8 @@ fn scene<D: Device>(bed: &TestBed<D>, access: Access) -> Scene<D> {
 }
 
 impl<D: Device> Scene<D> {
-    /// Waits until the writes of the near end have arrived, which a device that does not acknowledge
-    /// does not tell: a message comes after them.
+    /// Waits until the writes of the near end have arrived. A message follows them, since a device
+    /// without acknowledgements does not report it.
     fn settle(&mut self) {
         self.both.far.receives(1, 64);
         let sent = self.both.near.send(b"written");

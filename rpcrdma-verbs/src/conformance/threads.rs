@@ -25,10 +25,10 @@ use crate::provider::{
 
 /// The number of connections that one thread makes and ends.
 const CONNECTIONS: usize = 24;
-/// The minimum number of messages that the other thread sends meanwhile.
+/// The minimum number of messages that the other thread sends at the same time.
 const MESSAGES: usize = 200;
 
-/// Sends messages to and fro, and reads and writes, until told to stop.
+/// Exchanges messages, reads and writes until it is stopped.
 fn send_until<D: Device>(bed: &TestBed<D>, stop: &AtomicBool) -> usize {
     let ConnectedEnds { mut near, mut far } = connected(bed);
     let bytes = pattern(3000);
@@ -85,8 +85,8 @@ fn make_and_end<D: Device>(bed: &TestBed<D>, round: usize) {
     }
 }
 
-/// The thread that ends takes the completions and events of its own connections alone, although the
-/// events of a device come to any thread.
+/// The thread that ends takes only the completions and events of its own connections, although any
+/// thread can read the events of a device.
 pub(super) fn a_thread_ends_objects_while_another_sends<D: Device>(bed: &TestBed<D>) {
     let stop = AtomicBool::new(false);
     let rounds = thread::scope(|scope| {
@@ -185,14 +185,14 @@ fn message_memory<D: Device>(device: &D) -> (PostedBuf, Sge) {
     (memory, slice)
 }
 
-/// What one thread has of a device, without memory.
-struct Owned<D: Device> {
+/// The objects of a device that one thread owns, without memory.
+struct ThreadObjects<D: Device> {
     pair: Option<D::QueuePair>,
     completions: D::CompletionQueue,
     manager: D::Manager,
 }
 
-impl<D: Device> Owned<D> {
+impl<D: Device> ThreadObjects<D> {
     fn new(device: &D) -> Self {
         Self {
             pair: None,
@@ -205,7 +205,7 @@ impl<D: Device> Owned<D> {
         until("an event", || self.manager.poll())
     }
 
-    /// Accepts a connection, tells so, and receives one message.
+    /// Accepts a connection, signals it, and receives one message.
     fn serve(mut self, device: &D, accepted: &Sender<()>) -> Self {
         let ConnectionEvent::Requested { request, .. } = self.event() else {
             panic!("a request should have come");
@@ -244,7 +244,7 @@ impl<D: Device> Owned<D> {
 }
 
 pub(super) fn what_one_thread_makes_another_uses<D: Device>(bed: &TestBed<D>) {
-    let (mut near, mut far) = (Owned::new(&bed.near), Owned::new(&bed.far));
+    let (mut near, mut far) = (ThreadObjects::new(&bed.near), ThreadObjects::new(&bed.far));
     let to = far.manager.listen(bed.address).expect("it listens");
     let device = bed.far.clone();
     let (accepted, is_accepted) = mpsc::channel();
@@ -256,7 +256,8 @@ pub(super) fn what_one_thread_makes_another_uses<D: Device>(bed: &TestBed<D>) {
     let pair = near.manager.connect(to, &CONFIG, queues, &[]);
     near.pair = Some(pair.expect("it begins"));
     assert!(matches!(near.event(), ConnectionEvent::Established { .. }));
-    // Linux's siw overlooks a message that comes before it has finished accepting, until more comes.
+    // Linux's siw overlooks a message that arrives before it has finished accepting, until another
+    // one arrives.
     is_accepted.recv().expect("the other end accepts");
     let device = bed.near.clone();
     let sends = thread::spawn(move || {

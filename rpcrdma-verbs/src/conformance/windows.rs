@@ -72,7 +72,7 @@ fn accepts<D: Device>(near: &mut TestEnd<D>, far: &mut TestEnd<D>, at: RemoteMem
     let written = near.write(at, b"in time!");
     assert_eq!(near.wait_for(written), Status::Success);
     if !near.host.device.capabilities().acknowledges {
-        // A message comes after what was written.
+        // A message follows the written data.
         far.receives(1, 1024);
         near.send(b"written");
         far.message().expect("it arrives");

@@ -9,8 +9,8 @@ pub(super) struct Clock {
     epoch: u64,
 }
 
-/// The largest difference between [`Clock::now`] and [`Clock::coarse_now`], whatever the system's
-/// tick is, in microseconds.
+/// The largest difference between [`Clock::now`] and [`Clock::coarse_now`], for any tick of the
+/// system, in microseconds.
 pub(super) const MAX_COARSE_LAG: u64 = 100_000;
 
 impl Clock {
@@ -43,7 +43,7 @@ mod tests {
     use super::{Clock, MAX_COARSE_LAG};
 
     #[test]
-    fn lately_is_not_later_and_hardly_earlier() {
+    fn coarse_time_is_never_late_and_hardly_early() {
         let clock = Clock::new();
         for _ in 0..1000 {
             let before = clock.now();

@@ -1,6 +1,7 @@
 //! A session with its queue pair: actions of the engine become work requests, and completions go to
 //! the engine.
 
+mod ending;
 mod exposing;
 mod liveness;
 mod logging;
@@ -14,11 +15,10 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{
-    Action, CallFailure, CloseReason, Event as SessionEvent, PayloadPiece, ReplyError, SendOwner,
-    ServedCallId, Session,
+    Action, CloseReason, Event as SessionEvent, PayloadPiece, ReplyError, SendOwner, ServedCallId,
+    Session,
 };
 use rpcrdma_proto::transfer::{CallSpec, MAX_ITEMS, MAX_RESULTS};
-use tracing::field::display;
 use tracing::{Span, debug, info, warn};
 
 use super::Scratch;
@@ -34,6 +34,7 @@ use crate::fifo::Fifo;
 use crate::memory::{Buf, BufCache, MemoryError, Pool, PostedBuf};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
 use crate::queue::{CompletionKind, Endpoint, ExtraSegments, MAX_SGE, ReceiveBuffer};
+use ending::unshared;
 use liveness::IdleTracker;
 pub(crate) use liveness::ProbeResult;
 use logging::{logs_calls, span_of};
@@ -55,7 +56,7 @@ pub(crate) struct Connection<D: Device> {
     pub(super) peer: SocketAddr,
     pub(crate) session: Session,
     pub(crate) endpoint: Option<Endpoint<D, WrContext>>,
-    /// What the session requests for the connection itself.
+    /// The session's request for the connection itself.
     pub(crate) pending_action: Option<ConnectionAction>,
     // Indexed by the slots of the engine. It reuses the slot that was freed last, so there are as
     // many as were ever used at once.
@@ -102,7 +103,7 @@ pub(crate) struct Connection<D: Device> {
     idle: IdleTracker,
 }
 
-/// What the driver must do with a connection.
+/// An action of the driver on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ConnectionAction {
     Connect,
@@ -126,7 +127,7 @@ pub(crate) enum WrContext {
     BeforeClose(CloseReason),
 }
 
-/// A call of ours.
+/// An outgoing call.
 #[derive(Debug)]
 struct OutgoingCall<D: Device> {
     message: Message,
@@ -595,78 +596,6 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// Informs the session that no request refers to the memory of a message any more.
-    #[inline]
-    fn released(&mut self, what: SendOwner) {
-        if self.session.released(what)
-            && let SendOwner::Reply { call } = what
-        {
-            self.call_ended(call);
-        }
-    }
-
-    /// Releases the memory of a call of the peer that has ended.
-    #[inline]
-    fn call_ended(&mut self, call: ServedCallId) {
-        if let Some(incoming) = self.served.get_mut(self.session.served_slot(call)) {
-            (incoming.assembly, incoming.long_reply) = (None, None);
-            incoming.reply.reset();
-            incoming.held = None;
-        }
-    }
-
-    #[cold]
-    fn call_failed(&mut self, xid: u32, error: CallFailure, sent: bool) {
-        if let Some(outgoing) = self.calls.get(self.session.call_slot(xid)) {
-            outgoing.span.record("status", display(error));
-            debug!(parent: &outgoing.span, %error, "failed");
-        }
-        self.end_call(xid, &[]);
-        self.events
-            .push(DriverEvent::CallFailed { xid, error, sent });
-    }
-
-    /// Ends a call. Its buffers, with the length of each result, wait for `take_buffers`.
-    fn end_call(&mut self, xid: u32, written: &[u32]) {
-        let place = self.session.call_slot(xid);
-        let Some(outgoing) = self.calls.get_mut(place) else {
-            return;
-        };
-        (outgoing.call_message, outgoing.reply, outgoing.ended_xid) = (None, None, Some(xid));
-        outgoing.span = Span::none();
-        outgoing.result_lengths.clear();
-        outgoing
-            .result_lengths
-            .extend(written.iter().copied().take(MAX_RESULTS));
-    }
-
-    /// Returns the buffers of a call that has ended, or none if another call uses its slot.
-    pub(crate) fn take_buffers(&mut self, xid: u32) -> CallBuffers {
-        let place = self.session.call_slot(xid);
-        let Some(outgoing) = self
-            .calls
-            .get_mut(place)
-            .filter(|outgoing| outgoing.ended_xid == Some(xid))
-        else {
-            return CallBuffers::default();
-        };
-        outgoing.ended_xid = None;
-        let items = unshared(outgoing.message.take_items());
-        let results = outgoing.take_results();
-        CallBuffers { items, results }
-    }
-
-    /// Returns the results of a call that has ended, if there are buffers for any, and drops its
-    /// items.
-    #[inline]
-    pub(crate) fn take_results(&mut self, xid: u32) -> Option<ArrayVec<Buf, MAX_RESULTS>> {
-        let place = self.session.call_slot(xid);
-        let outgoing = self.calls.get_mut(place)?;
-        outgoing.ended_xid.take_if(|ended| *ended == xid)?;
-        outgoing.message.reset();
-        (!outgoing.results.is_empty()).then(|| outgoing.take_results())
-    }
-
     /// Ends the queue pair and everything that was posted to it.
     pub(crate) fn lost(&mut self, now: u64, reason: CloseReason) {
         if let Some(endpoint) = self.endpoint.take() {
@@ -725,11 +654,4 @@ fn begin(
 fn close_without_memory(error: &MemoryError) -> ConnectionAction {
     warn!(%error, "a connection is given up for want of memory");
     ConnectionAction::Close(CloseReason::Lost)
-}
-
-/// Returns the buffers that nothing else uses.
-fn unshared<const N: usize>(lent: impl IntoIterator<Item = PostedBuf>) -> ArrayVec<Buf, N> {
-    lent.into_iter()
-        .filter_map(|buf| buf.into_buf().ok())
-        .collect()
 }

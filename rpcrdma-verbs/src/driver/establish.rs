@@ -16,7 +16,7 @@ use crate::provider::{
 use crate::queue::Endpoint;
 
 impl<D: Device> Driver<D> {
-    /// Starts to connect, unless the server's address is yet to be told.
+    /// Starts to connect, unless the server's address is not known yet.
     pub(super) fn start_connect(&mut self, id: ConnectionId, now: u64) {
         match self.slot(id).map(|slot| slot.origin) {
             Some(Origin::Client(server)) => self.connect_to(id, server, now),
@@ -29,16 +29,16 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Returns whether an attempt to connect waits for the server's address. It waits for as long as
-    /// none is told; only sessions [by name](Self::connect_by_name) do.
+    /// Returns whether an attempt to connect waits for the server's address. Only sessions [by
+    /// name](Self::connect_by_name) wait, without a time limit.
     #[must_use]
     pub fn wants_address(&self, id: ConnectionId) -> bool {
         self.get(id)
             .is_some_and(|connection| connection.wants_address)
     }
 
-    /// Tells an attempt to connect the server's address, or why there is none: the attempt fails then,
-    /// and the next one comes after a delay. Without an attempt that waits, this does nothing.
+    /// Passes the server's address to an attempt to connect. An error fails the attempt, and the
+    /// next attempt follows after a delay. Without a waiting attempt, this has no effect.
     pub fn set_address(&mut self, id: ConnectionId, address: Result<SocketAddr, ConnectError>) {
         let now = self.now();
         let Some(connection) = self.get_mut(id).filter(|one| one.wants_address) else {

@@ -1,4 +1,4 @@
-//! What a connection and its consumer exchange.
+//! The events and parameters that a connection and its consumer exchange.
 
 use std::fmt;
 use std::ops::{Add, Range};
@@ -16,7 +16,7 @@ use super::message::WriteError;
 use crate::memory::{Buf, Frozen, MemoryError, Pool};
 use crate::provider::Device;
 
-/// What the transport of a connection has done.
+/// The counters of a connection's transport.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ConnectionCounters {
     /// Messages sent.
@@ -34,8 +34,8 @@ pub struct ConnectionCounters {
     pub posted: u64,
     /// Completions taken, including those of receives.
     pub completed: u64,
-    /// Round trips: from one of our calls to its reply, and from a call of the peer until its
-    /// chunks are read.
+    /// The number of round trips: of our calls until their replies, and of RDMA Reads of the peer's
+    /// calls.
     pub round_trips: u64,
     /// Regions exposed to the peer.
     pub exposures: u64,
@@ -93,7 +93,7 @@ pub enum DriverEvent {
         /// Whether the peer may have the call.
         sent: bool,
     },
-    /// The connection is gone. A client's driver makes another one, unless this is final.
+    /// The connection is closed. A client's driver establishes another one, unless this is final.
     Closed {
         /// Why.
         reason: CloseReason,
@@ -264,11 +264,11 @@ impl std::error::Error for BeginError {}
 pub struct CallParams {
     /// The buffers for results that are eligible for direct data placement, in order.
     pub results: ArrayVec<Buf, MAX_RESULTS>,
-    /// The most bytes of the reply, with all results in place.
+    /// The maximum size of the reply in bytes, with all results in place.
     pub max_reply: u32,
-    /// Whether items of the call may travel in chunks.
+    /// Whether items of the call may be transferred in chunks.
     pub reducible: bool,
-    /// Whether it may be sent again when its connection was lost.
+    /// Whether the call may be retransmitted after its connection is lost.
     pub resend: bool,
     /// When it fails unless it is answered, in the driver's time ([`Driver::now`](super::Driver)).
     pub deadline: Option<u64>,
@@ -278,9 +278,9 @@ pub struct CallParams {
 }
 
 impl CallParams {
-    /// Creates the parameters of a call without results in buffers of their own, whose reply has at
-    /// most so many bytes, whose items may travel in chunks, which is sent again when its connection
-    /// was lost, and which has no deadline.
+    /// Creates the parameters of a call with this maximum size of the reply in bytes. The call has
+    /// no result buffers and no deadline; its items may be transferred in chunks; it is
+    /// retransmitted after its connection is lost.
     #[must_use]
     pub const fn new(max_reply: u32) -> Self {
         Self {
@@ -297,7 +297,7 @@ impl CallParams {
 /// The reason why a call could not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutgoingCallError {
-    /// The engine takes no call, or not this one.
+    /// The engine accepts no call, or not this one.
     Call(SessionCallError),
     /// The message can't be written.
     Write(WriteError),

@@ -10,8 +10,8 @@ use tracing::info;
 use super::{ConnectionId, Driver, DriverError};
 use crate::provider::{ConnectionManager, Device, MAX_PRIVATE_DATA};
 
-/// The most requests to connect that wait until the server decides about them: as many as a driver
-/// has connections. Others are rejected.
+/// The maximum number of requests to connect that wait for a decision, which is that of a driver's
+/// connections. Further requests are rejected.
 const MAX_REQUESTS: usize = 1 << 16;
 
 /// A listener. The connections that it accepts have its settings, and belong to its server.
@@ -41,7 +41,7 @@ impl<D: Device> IncomingConnection<D> {
         self.peer
     }
 
-    /// Returns what the peer has sent with its request.
+    /// Returns the private data of the request.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
@@ -99,8 +99,8 @@ impl<D: Device> Driver<D> {
         Ok(self.add_listener(address, config, true))
     }
 
-    /// Adds a listener whose peers are handed over ([`hand_over`](Self::hand_over)): another listener
-    /// at the address has got their requests, on this driver or on another one of the same device.
+    /// Adds a listener whose requests [`hand_over`](Self::hand_over) passes to it. Another listener
+    /// of the same device, on this or another driver, has received them.
     ///
     /// # Errors
     /// Fails if the settings are invalid.
@@ -138,7 +138,7 @@ impl<D: Device> Driver<D> {
         self.enqueue(Some(to.number), request);
     }
 
-    /// Returns how many peers that want to connect wait for a decision.
+    /// Returns the number of requests to connect that wait for a decision.
     #[must_use]
     pub fn waiting_requests(&self, at: ListenerHandle) -> usize {
         let listener = self.listeners.get(at.number);
@@ -189,7 +189,8 @@ impl<D: Device> Driver<D> {
     }
 
     /// Accepts a peer. Returns its connection, which has the listener's settings, unless it could
-    /// not be made. When it has ended, [`forget`](Self::forget) frees what the driver has for it.
+    /// not be established. When it has ended, [`forget`](Self::forget) frees its state in the
+    /// driver.
     pub fn accept(
         &mut self,
         by: ListenerHandle,
@@ -199,7 +200,7 @@ impl<D: Device> Driver<D> {
         self.accept_request(request, by.number, now)
     }
 
-    /// Rejects a peer, and tells it why.
+    /// Rejects a peer, with a reason.
     pub fn reject(&mut self, request: IncomingConnection<D>, reason: &str) {
         let boundary = |end: &usize| reason.is_char_boundary(*end);
         let end = (0..=MAX_PRIVATE_DATA).rev().find(boundary).unwrap_or(0);

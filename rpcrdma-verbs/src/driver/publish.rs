@@ -1,4 +1,4 @@
-//! Metrics of a driver: published when its user says so.
+//! Publishes the metrics of a driver, when its user asks for it.
 
 use metrics::{counter, gauge};
 
@@ -6,9 +6,8 @@ use super::Driver;
 use crate::provider::Device;
 
 impl<D: Device> Driver<D> {
-    /// Publishes what the driver has counted as metrics, under a name: once a second, say, or when
-    /// the metrics are asked for. Counters are those of
-    /// [`total_counters`](Self::total_counters).
+    /// Publishes the counters of the driver as metrics under a name. Call it once a second, or
+    /// before each scrape. Counters are those of [`total_counters`](Self::total_counters).
     ///
     /// ```
     /// use rpcrdma_verbs::driver::Driver;

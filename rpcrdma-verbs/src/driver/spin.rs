@@ -3,10 +3,10 @@
 use std::thread::{available_parallelism, yield_now};
 use std::time::{Duration, Instant};
 
-/// Says how long a driver without work looks for more before it sleeps.
+/// Decides how long a driver without work polls before it sleeps.
 ///
-/// It pays where work comes again within less time than a sleep and a wake-up take. So it goes by
-/// how long the last times without work were, and ends at once where other threads want the core.
+/// Polling pays if work arrives sooner than a sleep and a wake-up take. So the time depends on the
+/// last idle periods, and polling ends at once if other threads want the core.
 #[derive(Debug)]
 pub(crate) struct Spin {
     /// The longest time.
@@ -21,15 +21,15 @@ pub(crate) struct Spin {
 
 /// The longest time unless the user sets another.
 pub(crate) const DEFAULT_SPIN: Duration = Duration::from_micros(50);
-/// How often other threads are let run.
+/// The interval at which the driver yields to other threads.
 const YIELD_EVERY: Duration = Duration::from_micros(5);
 /// If letting them run takes longer, there are some.
 const ALONE: Duration = Duration::from_micros(20);
-/// How long the core is left to them.
+/// The duration of a yield that shows that other threads want the core.
 const HOLD_OFF: Duration = Duration::from_millis(10);
 
 impl Spin {
-    /// Creates a spin of at most this time; of none where there is one core.
+    /// Creates a spin of at most this time; of zero on a machine with one core.
     pub(crate) fn new(limit: Duration) -> Self {
         let alone = available_parallelism().is_ok_and(|cores| cores.get() == 1);
         let limit = if alone { Duration::ZERO } else { limit };
@@ -47,7 +47,7 @@ impl Spin {
         self.idle = None;
     }
 
-    /// Returns true if a driver without work is to look for more, and not to sleep yet.
+    /// Returns true if a driver without work polls again, and does not sleep yet.
     pub(crate) fn goes_on(&mut self) -> bool {
         if self.limit.is_zero() {
             return false;
@@ -77,7 +77,7 @@ impl Spin {
         }
     }
 
-    /// Sets the time by how long there was no work, a wake-up included.
+    /// Adapts the time to the length of an idle period, including the wake-up.
     fn adapt(&mut self, idle: Duration) {
         self.budget = if idle <= 2 * self.limit {
             self.limit
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_by_the_time_without_work() {
+    fn spin_adapts_to_idle_time() {
         let mut spin = spin();
         for _ in 0..32 {
             spin.adapt(Duration::from_millis(100));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_its_time() {
+    fn spin_ends_after_its_time() {
         let mut spin = spin();
         let began = Instant::now();
         while spin.goes_on() {}
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_off() {
+    fn spin_can_be_disabled() {
         assert!(!Spin::new(Duration::ZERO).goes_on());
     }
 }

@@ -22,7 +22,7 @@ impl<D: Device> Driver<D> {
     pub fn turn(&mut self) -> Result<usize, DriverError> {
         let mut count =
             self.poll_manager() + usize::from(std::mem::take(&mut self.has_flushed_events));
-        // What the driver was woken for may be its user's: a handler that goes on.
+        // The user may have woken the driver, for example to continue a handler.
         count += usize::from(self.wakeup.clear());
         loop {
             let completed = self.take_completions()?;
@@ -68,7 +68,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Sleeps until something happens or `most` has passed. Returns true if something has happened.
-    /// Before that it looks for work for a short time ([`set_spin`](Self::set_spin)).
+    /// It first polls for work for a short time ([`set_spin`](Self::set_spin)).
     ///
     /// # Errors
     /// Fails if the system fails.
@@ -218,7 +218,7 @@ impl<D: Device> Driver<D> {
             };
             has_event |= self.drive_one(id, now);
         }
-        // The next call drives what was touched during this one.
+        // The next call drives connections that were touched during this one.
         if self.dirty.len() == count {
             self.dirty.clear();
         } else {

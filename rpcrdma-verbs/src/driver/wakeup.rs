@@ -1,4 +1,4 @@
-//! What ends a driver's sleep from any thread.
+//! Wakes a driver from any thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::DriverError;
 use crate::provider::{Cause, VerbError};
 
-/// A descriptor that is readable once somebody has woken the driver, until its next turn.
+/// A descriptor that is readable from a wake-up until the driver's next turn.
 #[derive(Debug)]
 pub(super) struct Wakeup {
-    /// So that a turn that nobody has asked for makes no system call.
+    /// Without a wake-up, a turn makes no system call.
     is_woken: AtomicBool,
     event: OwnedFd,
 }
@@ -35,7 +35,7 @@ impl Wakeup {
         self.event.as_fd()
     }
 
-    /// Makes the descriptor unreadable again. Returns true if somebody has woken the driver.
+    /// Makes the descriptor unreadable again. Returns true after a wake-up.
     pub(super) fn clear(&self) -> bool {
         let is_woken = self.is_woken.load(Ordering::Acquire);
         if is_woken {

@@ -37,7 +37,7 @@ struct BudgetState {
 
 /// A pool that shares a budget.
 pub(super) trait Member: fmt::Debug + Send + Sync {
-    /// Frees what is idle beyond the pool's part of the budget.
+    /// Frees idle memory beyond the pool's share of the budget.
     fn trim(&self);
 }
 
@@ -70,7 +70,7 @@ impl Budget {
         self.0.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets all pools free what is idle beyond their parts.
+    /// Lets all pools free idle memory beyond their shares.
     pub(super) fn trim_all(&self) {
         // A pool that ends here takes the lock.
         let pools: Vec<_> = self.pools().iter().filter_map(Weak::upgrade).collect();

@@ -14,7 +14,7 @@ pub(crate) struct BufCache {
     free: ArrayVec<Buf, CACHED>,
 }
 
-/// How many buffers a cache has at most, and how many it takes at once.
+/// The maximum number of buffers in a cache, and the number that it takes at once.
 const CACHED: usize = 32;
 const TAKEN_AT_ONCE: usize = 16;
 /// Larger buffers, in bytes, are not cached: others would lack them.
@@ -53,7 +53,7 @@ impl BufCache {
         Ok(buf)
     }
 
-    /// Takes back a buffer. One that does not fit here returns to its pool.
+    /// Takes back a buffer. A buffer that does not fit here returns to its pool.
     #[inline]
     pub(crate) fn put(&mut self, mut buf: Buf) {
         if buf.capacity() == self.size && !buf.is_adopted() {

@@ -46,13 +46,13 @@ use crate::provider::Device;
 #[derive(Clone, Debug)]
 pub struct Pool<D: Device> {
     device: D,
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
 }
 
-/// What the clones of a pool share. Its slots do not refer to it, so that it ends with the last
-/// clone.
+/// The state that the clones of a pool share. Its slots do not refer to it, so that it ends with
+/// the last clone.
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     budget: Budget,
     state: Mutex<State>,
     returns: Arc<Returns<PoolSlot>>,
@@ -173,7 +173,7 @@ impl SlotRef {
     #[inline]
     pub(super) fn is_unique(&self) -> bool {
         let is_unique = Arc::strong_count(&self.0) == 1;
-        // Whoever dropped the others has finished with the memory before.
+        // The owners of the other references have finished with the memory.
         fence(Ordering::Acquire);
         is_unique
     }
@@ -204,7 +204,7 @@ impl SlotRef {
         if is_unique {
             return Some(slot);
         }
-        // Of several threads that drop their references at once one gets the slot.
+        // If several threads drop their references at once, one of them gets the slot.
         Arc::into_inner(slot).map(Arc::new)
     }
 
@@ -252,7 +252,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,7 +282,7 @@ impl Shared {
     }
 }
 
-impl Member for Shared {
+impl Member for PoolState {
     /// Takes back the slots that were dropped, and frees blocks, if blocks that are not full have
     /// too much of the budget.
     fn trim(&self) {
@@ -299,10 +299,10 @@ impl Member for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for PoolState {
     fn drop(&mut self) {
         self.budget.remove_ended();
-        // A slot that comes back later is dropped by who returns it.
+        // A slot that returns later is dropped by the thread that returns it.
         drop(self.returns.close());
     }
 }
@@ -317,7 +317,7 @@ impl<D: Device> Pool<D> {
             allocated: 0,
             freed: 0,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             budget: budget.clone(),
             state: Mutex::new(state),
             returns: Returns::new(),
@@ -392,8 +392,8 @@ impl<D: Device> Pool<D> {
         state.taken += taken;
     }
 
-    /// Takes back the buffers that were dropped, and frees what is idle beyond the limits. A driver
-    /// does so before it sleeps.
+    /// Takes back dropped buffers, and frees idle memory beyond the limits. A driver calls this
+    /// before it sleeps.
     #[inline]
     pub fn collect(&self) {
         if self.shared.returns.has_some() {

@@ -1,4 +1,4 @@
-//! Values that come back to their owner, from any thread.
+//! Values that return to their owner, from any thread.
 
 #![allow(
     unsafe_code,
@@ -66,8 +66,8 @@ impl<T: Linked> Returns<T> {
             // SAFETY: the value lives, because its reference is in `raw`.
             let link = unsafe { (*raw).link() };
             link.0.store(last, Ordering::Relaxed);
-            // `Release` makes the link, and what was done with the value, visible to the owner.
-            // After a success the value and this stack may be gone: nothing uses them.
+            // `Release` makes the link, and all changes of the value, visible to the owner. After a
+            // success the value and this stack may be freed, and are not used.
             match self
                 .last
                 .compare_exchange_weak(last, raw, Ordering::Release, Ordering::Relaxed)
@@ -85,20 +85,20 @@ impl<T: Linked> Returns<T> {
     }
 
     /// Takes all values.
-    pub(super) fn take_all(&self) -> Returned<T> {
-        Returned(self.last.swap(ptr::null_mut(), Ordering::Acquire))
+    pub(super) fn take_all(&self) -> ReturnedValues<T> {
+        ReturnedValues(self.last.swap(ptr::null_mut(), Ordering::Acquire))
     }
 
     /// Takes all values, and refuses others from now on.
-    pub(super) fn close(&self) -> Returned<T> {
-        Returned(self.last.swap(Self::closed(), Ordering::Acquire))
+    pub(super) fn close(&self) -> ReturnedValues<T> {
+        ReturnedValues(self.last.swap(Self::closed(), Ordering::Acquire))
     }
 }
 
 /// Values that were taken from a stack.
-pub(super) struct Returned<T: Linked>(*mut T);
+pub(super) struct ReturnedValues<T: Linked>(*mut T);
 
-impl<T: Linked> Iterator for Returned<T> {
+impl<T: Linked> Iterator for ReturnedValues<T> {
     type Item = Arc<T>;
 
     fn next(&mut self) -> Option<Arc<T>> {
@@ -111,7 +111,7 @@ impl<T: Linked> Iterator for Returned<T> {
     }
 }
 
-impl<T: Linked> Drop for Returned<T> {
+impl<T: Linked> Drop for ReturnedValues<T> {
     fn drop(&mut self) {
         self.for_each(drop);
     }

@@ -33,7 +33,7 @@ impl SharedBuffer for PoolSlot {
 }
 
 /// Shares the buffer. Nothing is copied. The buffer returns to its pool when the last share is
-/// dropped, on whatever thread.
+/// dropped, on any thread.
 ///
 /// ```
 /// use rpcrdma_verbs::memory::{Budget, Frozen, Pool};

@@ -30,7 +30,7 @@ pub(super) struct Slabs<T> {
 /// The blocks of one class.
 #[derive(Debug, Default)]
 struct Class {
-    /// How many there are.
+    /// The number of blocks.
     count: usize,
     partial: [Vec<u32>; LISTS],
     /// In the order in which they became free.
@@ -66,7 +66,7 @@ struct Slab<T> {
     freed_at: u64,
 }
 
-/// How much of a block is used, which determines its list.
+/// The usage of a block, which determines its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Occupancy {
     Full,
@@ -115,22 +115,22 @@ impl<T> Slabs<T> {
         }
     }
 
-    /// Returns how many bytes are in blocks that are free or used in part.
+    /// Returns the number of bytes in free and partly used blocks.
     pub(super) fn idle(&self) -> usize {
         self.idle
     }
 
-    /// Returns how many bytes are in slots that are taken.
+    /// Returns the number of bytes in used slots.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Returns how many bytes are in blocks that are free.
+    /// Returns the number of bytes in free blocks.
     pub(super) fn free(&self) -> usize {
         self.free
     }
 
-    /// Adds a block of so many bytes, all of whose places are free; `place` makes each by its
+    /// Adds a block of this size in bytes with free slots. `place` creates each slot from its
     /// number and the block's.
     pub(super) fn add(
         &mut self,
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_one_range_of_free_places() {
+    fn list_has_one_range_of_free_slots() {
         for count in 1..=70 {
             for free in 0..=count {
                 let range = Occupancy::of(free, count).range(count);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_is_used_first_and_the_oldest_goes_first() {
+    fn fullest_block_is_used_first_and_oldest_freed_first() {
         let mut slabs = Slabs::new(1);
         for _ in 0..3 {
             slabs.add(0, 8, 8, |at, number| (number, at));
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(next, [1, 0, 0, 0, 0, 0, 0, 0, 2]);
     }
 
-    /// What is idle and free, counted anew.
+    /// The idle and the free bytes, counted again.
     fn count(slabs: &Slabs<(u32, usize)>) -> (usize, usize) {
         let bytes = |is: fn(&Slab<_>) -> bool| {
             slabs
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_is_counted_as_it_changes() {
+    fn idle_bytes_are_counted() {
         let (mut slabs, mut held, mut state) = (Slabs::new(3), Vec::new(), 1u64);
         for _ in 0..20_000 {
             state = state
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_that_has_been_free_for_longest_goes_first() {
+    fn longest_free_block_is_released_first() {
         let mut slabs = Slabs::new(2);
         for class in [0, 1, 0, 1] {
             slabs.add(class, 10 + class, 1, |_, number| (number, class));

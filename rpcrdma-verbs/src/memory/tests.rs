@@ -69,7 +69,7 @@ fn a_pool_ends_while_its_buffers_come_back() {
     }
 }
 
-/// A cache gives back what was put into it, and takes from the pool what it lacks.
+/// A cache returns the buffers that were put into it, and takes missing ones from the pool.
 #[test]
 fn a_cache_has_the_size_of_its_receives() {
     let device = Fabric::new().device();
@@ -147,7 +147,7 @@ fn places_do_not_overlap() {
 }
 
 #[test]
-fn what_is_lent_comes_back_when_nothing_uses_it() {
+fn posted_buffer_converts_back_when_unused() {
     let device = Fabric::new().device();
     let pool = Pool::new(&device, &Budget::new(1 << 20));
     let lent = PostedBuf::from(pool.take(100).unwrap());
@@ -175,7 +175,7 @@ fn a_vector_keeps_its_bytes() {
 }
 
 #[test]
-fn a_pools_buffer_is_no_vector_and_goes_home() {
+fn pool_buffer_is_no_vector_and_returns_to_its_pool() {
     let device = Fabric::new().device();
     let pool = Pool::new(&device, &Budget::new(1 << 20));
     let buf = pool.take(1000).unwrap();
@@ -186,7 +186,7 @@ fn a_pools_buffer_is_no_vector_and_goes_home() {
 
 /// Memory that one size class has freed is available to another.
 #[test]
-fn what_is_free_is_there_for_other_sizes() {
+fn free_blocks_serve_other_sizes() {
     let (device, budget) = (Fabric::new().device(), Budget::new(64 << 20));
     let pool = Pool::new(&device, &budget);
     let large: Vec<Buf> = (0..4).map(|_| pool.take(16 << 20).unwrap()).collect();
@@ -204,7 +204,7 @@ fn what_is_free_is_there_for_other_sizes() {
 /// Below the limit of idle memory no block is freed. Above it, enough are freed that the next burst
 /// frees none.
 #[test]
-fn what_is_used_again_stays() {
+fn reused_blocks_stay_registered() {
     let (device, budget) = (Fabric::new().device(), Budget::new(64 << 20));
     let pool = Pool::new(&device, &budget);
     let burst = |count: usize, size: u32| {
@@ -236,7 +236,7 @@ fn what_is_used_again_stays() {
 
 /// A request that can never fit evicts nothing.
 #[test]
-fn what_does_not_fit_drives_out_nothing() {
+fn oversized_request_releases_nothing() {
     let (device, budget) = (Fabric::new().device(), Budget::new(16 << 20));
     let pool = Pool::new(&device, &budget);
     let held: Vec<Buf> = (0..13).map(|_| pool.take(1 << 20).unwrap()).collect();
@@ -261,7 +261,7 @@ fn what_does_not_fit_drives_out_nothing() {
 
 /// Pools that share a budget together keep a quarter of it.
 #[test]
-fn pools_share_what_may_be_idle() {
+fn pools_share_the_limit_of_idle_memory() {
     let (device, budget) = (Fabric::new().device(), Budget::new(64 << 20));
     let pools: Vec<_> = (0..4).map(|_| Pool::new(&device, &budget)).collect();
     for pool in &pools {

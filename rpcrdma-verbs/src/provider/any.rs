@@ -106,7 +106,7 @@ object! {
     )
 }
 
-/// Does the same with an object of whatever provider.
+/// Does the same with an object of any provider.
 macro_rules! each {
     ($object:expr, $inner:ident => $does:expr) => {
         match $object {

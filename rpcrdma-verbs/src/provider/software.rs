@@ -129,7 +129,7 @@ impl Fabric {
     /// and ended without delay; requests in flight at the end of a connection are not executed. The
     /// number of RDMA Reads in flight is not limited.
     ///
-    /// Polling a completion queue executes what is due. A thread wakes those who sleep on the
+    /// Polling a completion queue executes due work. A thread wakes threads that sleep on the
     /// descriptor. It starts when the first queue is armed, and is later than a poll by the wake-up
     /// latency of the system.
     ///
@@ -289,7 +289,7 @@ impl Fabric {
         self.latency.as_ref().map(|latency| latency.now())
     }
 
-    /// Returns the time at which what is sent now arrives.
+    /// Returns the arrival time of a request that is sent now.
     fn arrival(&self) -> Option<Time> {
         self.latency
             .as_ref()
@@ -393,8 +393,8 @@ impl Drop for Fabric {
 
 impl SoftwareDevice {
     /// Ends the connections of this device as a loss of power does, without informing the peers.
-    /// What has reached the device stays acknowledged. What peers post from now on fails, because
-    /// nothing answers. The device can establish new connections, as after a restart.
+    /// Requests that have reached the device stay acknowledged. Later requests of peers fail,
+    /// because nothing answers. The device can establish new connections, as after a restart.
     pub fn lose_power(&self) {
         self.fabric
             .qp_pairs()

@@ -5,8 +5,8 @@ use crate::fifo::Fifo;
 use crate::memory::Registration;
 use crate::provider::{Access, Device};
 
-/// The sinks of RDMA Reads on a device where a Read tells the peer the key of its sink, which must
-/// be writable by the peer (iWARP).
+/// The sinks of RDMA Reads on an iWARP device, where a Read reveals the key of its sink, which must
+/// be writable by the peer.
 ///
 /// Each sink is registered individually, from before its Read is posted until its completion. So
 /// the peer learns no key of memory that anything else uses, or that anything uses later.

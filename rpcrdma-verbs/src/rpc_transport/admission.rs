@@ -1,4 +1,4 @@
-//! Who may connect to a server, and which calls wait for room.
+//! Admission: which peers may connect to a server, and which calls wait for its limits.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -20,17 +20,17 @@ pub(super) use limited::Permit;
 use crate::driver::{ConnectionId, IncomingConnection, Payload};
 use crate::provider::Device;
 
-/// Decides who may connect.
+/// Decides which peers may connect.
 #[derive(Debug, Default)]
 pub(super) enum Admission {
-    /// Everybody may, and there are no limits.
+    /// Admits every peer, without limits.
     #[default]
     All,
     #[cfg(feature = "tokio")]
     By(ServerControl),
 }
 
-/// A client that may connect: what is known of it, and its part of the server.
+/// An admitted client: its peer data, and its share of the server's limits.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) address: SocketAddr,
@@ -39,8 +39,8 @@ pub(super) struct Client {
 }
 
 impl Admission {
-    /// Decides about a request to connect, or returns why it is rejected. The reason was logged and
-    /// counted then.
+    /// Decides about a request to connect, or returns the reason for its rejection, which is logged
+    /// and counted.
     pub(super) fn admit<D: Device>(
         &self,
         request: &IncomingConnection<D>,
@@ -62,18 +62,18 @@ impl Admission {
     }
 }
 
-/// A call that has arrived.
-pub(super) struct Arrived {
+/// An arrived call.
+pub(super) struct ArrivedCall {
     pub(super) connection: ConnectionId,
     pub(super) call: ServedCallId,
     pub(super) message: Payload,
 }
 
-/// The limits of one call: of its connection, if that has any.
+/// The limits of one call, if its connection has limits.
 #[derive(Debug, Default)]
 pub(super) struct CallLimits(#[cfg(feature = "tokio")] Option<Arc<ConnectionPermit>>);
 
-/// The place of a call whose handler waits, for longer than its connection perhaps.
+/// The permit of a call whose handler waits, which may outlive its connection.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     #[cfg(feature = "tokio")]
@@ -90,10 +90,10 @@ impl Drop for Place {
     }
 }
 
-/// Ends when a handler's time has passed.
+/// Ends at a handler's deadline.
 pub(super) enum HandlerTime {
     Endless,
-    /// A timer is started once the handler waits, which few do.
+    /// The timer starts only when the handler waits, which few do.
     #[cfg(feature = "tokio")]
     Until(Instant, Arc<ConnectionPermit>),
     #[cfg(feature = "tokio")]
@@ -122,7 +122,7 @@ impl Future for HandlerTime {
 
 #[cfg(feature = "tokio")]
 impl CallLimits {
-    /// Counts the call, and returns when its handler has to be done.
+    /// Counts the call, and returns the deadline of its handler.
     #[inline]
     pub(super) fn begin(&self) -> HandlerDeadline<HandlerTime> {
         match &self.0 {
@@ -136,13 +136,13 @@ impl CallLimits {
         }
     }
 
-    /// Returns the bytes of a call, as limits count them.
+    /// Returns the number of bytes of a call, as the limits count them.
     #[inline]
     pub(super) fn bytes(&self, call: &ReceivedMessage) -> usize {
         self.0.as_ref().map_or(0, |_| call.len())
     }
 
-    /// Takes a place for the call, whose handler waits.
+    /// Takes a permit for the call, whose handler waits.
     pub(super) fn wait(&mut self, bytes: usize) -> Place {
         let permit = self.0.take();
         Place {
@@ -150,7 +150,7 @@ impl CallLimits {
         }
     }
 
-    /// Notes that a call is done whose handler did not wait.
+    /// Records the end of a call whose handler did not wait.
     #[inline]
     pub(super) fn end(&self) {
         if let Some(permit) = &self.0 {
@@ -176,18 +176,18 @@ impl CallLimits {
     pub(super) fn end(&self) {}
 }
 
-/// What a connection without limits has.
+/// The admission of a connection without limits.
 #[cfg(not(feature = "tokio"))]
 #[derive(Clone, Debug)]
 pub(super) enum Permit {}
 
 #[cfg(not(feature = "tokio"))]
 impl Permit {
-    pub(super) fn admit(&mut self, call: Arrived, _: &mut Context<'_>) -> Option<Arrived> {
+    pub(super) fn admit(&mut self, call: ArrivedCall, _: &mut Context<'_>) -> Option<ArrivedCall> {
         Some(call)
     }
 
-    pub(super) fn next(&mut self, _: &mut Context<'_>) -> Option<Arrived> {
+    pub(super) fn next(&mut self, _: &mut Context<'_>) -> Option<ArrivedCall> {
         None
     }
 
@@ -213,17 +213,16 @@ mod limited {
 
     use oncrpc::ConnectionPermit;
 
-    use super::{Arrived, CallLimits, Context};
+    use super::{ArrivedCall, CallLimits, Context};
     use crate::driver::MemoryLimit;
 
-    /// A connection's part of what a server takes on, and its calls that wait for room.
+    /// A connection's share of the limits, and its calls that wait for them.
     ///
-    /// The client gets no credit for a call that waits, so that no more wait than it may have in
-    /// flight.
+    /// A waiting call returns no credit, so at most as many wait as the client may have in flight.
     pub(in super::super) struct Permit {
         shared: Arc<ConnectionPermit>,
-        waiting: VecDeque<Arrived>,
-        /// Ends when there is room for the first call that waits.
+        waiting: VecDeque<ArrivedCall>,
+        /// Ends when there is room for the first waiting call.
         room: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
 
@@ -244,12 +243,12 @@ mod limited {
             Arc::new(PeerMemory(self.shared.clone()))
         }
 
-        /// Returns the call if there is room for it; else it waits.
+        /// Returns the call if there is room for it; otherwise queues it.
         pub(in super::super) fn admit(
             &mut self,
-            call: Arrived,
+            call: ArrivedCall,
             cx: &mut Context<'_>,
-        ) -> Option<Arrived> {
+        ) -> Option<ArrivedCall> {
             if self.waiting.is_empty() && self.shared.is_ready() {
                 return Some(call);
             }
@@ -257,8 +256,8 @@ mod limited {
             self.next(cx)
         }
 
-        /// Returns the first call that waits, once there is room for it.
-        pub(in super::super) fn next(&mut self, cx: &mut Context<'_>) -> Option<Arrived> {
+        /// Returns the first waiting call, once there is room for it.
+        pub(in super::super) fn next(&mut self, cx: &mut Context<'_>) -> Option<ArrivedCall> {
             if self.waiting.is_empty() {
                 return None;
             }

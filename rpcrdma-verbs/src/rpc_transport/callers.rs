@@ -1,4 +1,4 @@
-//! The ways back from a server to its clients: backward calls (RFC 8167) over its connections.
+//! Backward calls (RFC 8167) from a server to its clients, over their connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -23,18 +23,18 @@ use super::message;
 use crate::driver::{ConnectionId, Driver, DriverEvent};
 use crate::provider::Device;
 
-/// The most calls to one client that wait until fewer are in flight.
+/// The maximum number of queued calls to one client.
 const MAX_WAITING: usize = 128;
 
-/// The way back to one client, as a `LocalChannel` uses it.
+/// The backward direction to one client, for `LocalChannel`.
 #[derive(Debug)]
 pub(super) struct LocalCaller {
     caller: Arc<CallerChannel>,
     /// The XIDs of the calls that local channels have begun.
     begun: RefCell<HashSet<u32>>,
-    /// What has happened to these.
+    /// The events of these calls.
     events: RefCell<VecDeque<LocalEvent>>,
-    /// Whether the connection is gone. Another one may have its number then.
+    /// Whether the connection is closed. Another one may have its number then.
     is_closed: Cell<bool>,
 }
 
@@ -43,12 +43,12 @@ impl LocalCaller {
         self.events.borrow_mut().pop_front()
     }
 
-    /// Notes that a local channel has begun a call.
+    /// Records that a local channel has begun a call.
     pub(super) fn begun(&self, xid: u32) {
         self.begun.borrow_mut().insert(xid);
     }
 
-    /// Returns why no backward call can begin, if none can.
+    /// Returns the reason why no backward call can begin, if there is one.
     pub(super) fn check<D: Device>(
         &self,
         driver: &Driver<D>,
@@ -61,7 +61,7 @@ impl LocalCaller {
     }
 }
 
-/// Returns why no backward call can begin, if none can.
+/// Returns the reason why no backward call can begin, if there is one.
 // spec: bd-6-e
 fn check<D: Device>(
     driver: &Driver<D>,
@@ -80,7 +80,7 @@ fn lost(reason: CloseReason) -> CallErrorKind {
     CallErrorKind::ConnectionLost(Arc::new(reason))
 }
 
-/// What a server has of one connection.
+/// The backward direction of one connection.
 struct Connection {
     id: ConnectionId,
     peer: Arc<Peer>,
@@ -91,10 +91,10 @@ struct Connection {
     local: Rc<LocalCaller>,
 }
 
-/// Waits for what happens next at a channel for any thread.
+/// Waits for the next event of a channel for any thread.
 struct NextEvent(Option<ChannelOf>);
 
-/// A connection, and the transport's end of the channel back over it.
+/// A connection, and the transport's end of its backward channel.
 type ChannelOf = (ConnectionId, Rc<LocalCaller>, Submissions);
 
 impl Future for NextEvent {
@@ -114,14 +114,14 @@ impl Future for NextEvent {
     }
 }
 
-/// The ways back to the clients of a server.
+/// The backward directions of a server's connections.
 pub(super) struct Callers {
     memory: Arc<dyn ItemMemory>,
     max_calls: usize,
     /// By the index of the connection.
     connections: Vec<Option<Box<Connection>>>,
     submissions: FuturesUnordered<NextEvent>,
-    /// Connections where calls wait for a place.
+    /// The connections with queued calls.
     waiting: Vec<ConnectionId>,
 }
 
@@ -141,7 +141,7 @@ impl Callers {
         connection.filter(|connection| connection.id == id)
     }
 
-    /// Returns the client at the other end of a connection by which a call has come.
+    /// Returns the client of a connection over which a call has arrived.
     #[inline]
     pub(super) fn peer(&mut self, id: ConnectionId, client: &Client) -> Arc<Peer> {
         let known = self.connections.get(id.index()).and_then(Option::as_deref);
@@ -186,7 +186,8 @@ impl Callers {
         peer
     }
 
-    /// Returns the way back over the connection with this number, by which a call has come.
+    /// Returns the backward direction of the connection with this number, over which a call has
+    /// arrived.
     pub(super) fn local(&self, number: u64) -> Option<(ConnectionId, Rc<LocalCaller>)> {
         let id = ConnectionId::from_number(number)?;
         let connection = self.connections.get(id.index())?.as_deref();
@@ -194,7 +195,7 @@ impl Callers {
         Some((id, connection.local.clone()))
     }
 
-    /// Takes the end of a backward call.
+    /// Handles the end of a backward call.
     pub(super) fn ended<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -210,7 +211,7 @@ impl Callers {
         };
         if !connection.calls.has(xid) {
             let is_local = connection.local.begun.borrow_mut().remove(&xid);
-            // A call that was given up ends for nobody.
+            // The end of a cancelled call is not reported.
             let ended = completed((driver, id), event).filter(|_| is_local);
             return connection.local.events.borrow_mut().extend(ended);
         }
@@ -224,7 +225,7 @@ impl Callers {
         }
     }
 
-    /// Fails the backward calls of a connection that is gone.
+    /// Fails the backward calls of a closed connection.
     pub(super) fn closed<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -247,7 +248,7 @@ impl Callers {
         }
     }
 
-    /// Begins the calls that were made. Returns how many events the channels had.
+    /// Begins new calls. Returns the number of events of the channels.
     pub(super) fn poll<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -273,7 +274,7 @@ impl Callers {
         count
     }
 
-    /// Returns when the first deadline of a call passes that waits for a place.
+    /// Returns the earliest deadline of a queued call.
     #[cfg(feature = "tokio")]
     pub(super) fn next_deadline(&self) -> Option<u64> {
         let connections = self.waiting.iter();
@@ -283,8 +284,8 @@ impl Callers {
             .min()
     }
 
-    /// Takes what has happened at a channel. If nothing else can, it is an error with the reason why
-    /// further calls fail.
+    /// Handles the events of a channel. After the last event, it returns the reason why further
+    /// calls fail as an error.
     fn take<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -339,7 +340,7 @@ impl Callers {
         }
     }
 
-    /// Begins the calls to a client that have a place.
+    /// Begins as many queued calls to a client as may be in flight.
     fn begin<D: Device>(&mut self, driver: &mut Driver<D>, id: ConnectionId) {
         let options = self.options();
         let Some(connection) = self.get(id) else {

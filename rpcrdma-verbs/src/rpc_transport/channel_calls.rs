@@ -1,4 +1,4 @@
-//! The calls of a channel over one connection: those that wait for a place, and those in flight.
+//! The calls of a channel over one connection: queued and in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::provider::Device;
 /// All calls of a channel.
 #[derive(Debug, Default)]
 pub(super) struct ChannelCalls {
-    /// Calls that wait for a place, in order.
-    waiting: BTreeMap<CallId, Waiting>,
-    /// The deadlines of the calls that wait.
+    /// The queued calls, in order.
+    waiting: BTreeMap<CallId, QueuedCall>,
+    /// The deadlines of the queued calls.
     deadlines: BTreeSet<(u64, CallId)>,
     in_flight: NumberMap<u32, Submission>,
     xids: NumberMap<CallId, u32>,
     /// The memory of the last call's header and items.
     header: Vec<u8>,
     items: Vec<OutgoingItem>,
-    /// Whether the first call that waits does so for memory.
+    /// Whether the first queued call waits for memory.
     lacks_memory: bool,
 }
 
-/// Returns what is known of a call that has begun, and whose deadline has passed.
+/// Returns the progress of a call whose deadline has passed.
 pub(super) fn progress(is_sent: bool) -> Progress {
     if is_sent {
         Progress::NoReply
@@ -42,28 +42,28 @@ pub(super) fn progress(is_sent: bool) -> Progress {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedCall {
     submission: Submission,
     /// In the driver's time.
     deadline: Option<u64>,
 }
 
-/// How calls begin.
+/// The limits of calls that begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BeginOptions {
-    /// The most calls in flight.
+    /// The maximum number of calls in flight.
     pub(super) max_calls: usize,
-    /// The most bytes of a reply without a bound.
+    /// The maximum size in bytes of a reply without a bound.
     pub(super) max_unbounded_reply: u32,
     /// Whether the peer may have a call that has begun.
     pub(super) sends: bool,
 }
 
 /// The outcome of an attempt to begin a call.
-enum Begun {
+enum BeginOutcome {
     /// It is in flight, or has failed.
     Done,
-    /// It waits for a place or for memory.
+    /// It waits for a lower number of calls in flight, or for memory.
     Waits(Submission),
 }
 
@@ -73,12 +73,12 @@ impl ChannelCalls {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Returns how many calls wait for a place.
+    /// Returns the number of queued calls.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns why calls wait for a place.
+    /// Returns the reason why calls are queued.
     pub(super) fn why_waiting(&self) -> Progress {
         if self.lacks_memory {
             Progress::NoMemory
@@ -87,13 +87,13 @@ impl ChannelCalls {
         }
     }
 
-    /// Returns the first deadline of a call that waits.
+    /// Returns the earliest deadline of a queued call.
     #[cfg(feature = "tokio")]
     pub(super) fn next_deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|(due, _)| *due)
     }
 
-    /// Takes a call, which begins at once if it has a place.
+    /// Takes a call, which begins at once if it may be in flight.
     pub(super) fn submit<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -108,7 +108,7 @@ impl ChannelCalls {
             return self.wait(submission, deadline);
         }
         let begun = self.begin((driver, connection), submission, deadline, options);
-        if let Begun::Waits(submission) = begun {
+        if let BeginOutcome::Waits(submission) = begun {
             self.wait(submission, deadline);
         }
     }
@@ -117,14 +117,14 @@ impl ChannelCalls {
         let id = submission.id();
         self.deadlines
             .extend(deadline.map(|deadline| (deadline, id)));
-        let waiting = Waiting {
+        let waiting = QueuedCall {
             submission,
             deadline,
         };
         self.waiting.insert(id, waiting);
     }
 
-    fn take_waiting(&mut self, id: CallId) -> Option<Waiting> {
+    fn take_waiting(&mut self, id: CallId) -> Option<QueuedCall> {
         let waiting = self.waiting.remove(&id)?;
         if let Some(deadline) = waiting.deadline {
             self.deadlines.remove(&(deadline, id));
@@ -132,7 +132,7 @@ impl ChannelCalls {
         Some(waiting)
     }
 
-    /// Gives up a call.
+    /// Cancels a call.
     pub(super) fn cancel<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -148,7 +148,7 @@ impl ChannelCalls {
         }
     }
 
-    /// Begins the calls that have a place.
+    /// Begins as many queued calls as may be in flight.
     pub(super) fn begin_calls<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -158,7 +158,7 @@ impl ChannelCalls {
             let Some(id) = self.waiting.keys().next().copied() else {
                 return;
             };
-            let Some(Waiting {
+            let Some(QueuedCall {
                 submission,
                 deadline,
             }) = self.take_waiting(id)
@@ -166,13 +166,13 @@ impl ChannelCalls {
                 return;
             };
             let begun = self.begin((driver, connection), submission, deadline, options);
-            if let Begun::Waits(submission) = begun {
+            if let BeginOutcome::Waits(submission) = begun {
                 return self.wait(submission, deadline);
             }
         }
     }
 
-    /// Fails the calls whose deadlines have passed while they waited.
+    /// Fails the queued calls whose deadlines have passed.
     pub(super) fn expire_waiting(&mut self, now: u64, progress: &Progress) {
         while let Some((due, id)) = self.deadlines.first().copied() {
             if due > now {
@@ -196,25 +196,25 @@ impl ChannelCalls {
         submission: Submission,
         deadline: Option<u64>,
         options: BeginOptions,
-    ) -> Begun {
+    ) -> BeginOutcome {
         self.header.clear();
         if let Err(kind) = submission.request().encode_header(0, &mut self.header) {
             submission.fail(kind, Execution::NotExecuted);
-            return Begun::Done;
+            return BeginOutcome::Done;
         }
         let results = match buffers(driver, submission.request(), &mut self.items) {
             Ok(results) => results,
-            // The calls in flight give memory back.
+            // The calls in flight will return memory.
             Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
                 self.items.clear();
                 self.lacks_memory = true;
-                return Begun::Waits(submission);
+                return BeginOutcome::Waits(submission);
             }
             Err(error) => {
                 self.items.clear();
                 let kind = CallErrorKind::Transport(Arc::new(error));
                 submission.fail(kind, Execution::NotExecuted);
-                return Begun::Done;
+                return BeginOutcome::Done;
             }
         };
         self.lacks_memory = false;
@@ -236,13 +236,13 @@ impl ChannelCalls {
             Err(BeginError {
                 error: OutgoingCallError::Call(SessionCallError::Full),
                 ..
-            }) => return Begun::Waits(submission),
+            }) => return BeginOutcome::Waits(submission),
             Err(BeginError { error, .. }) => {
                 let kind = failure::of_begin(error);
                 submission.fail(kind, Execution::NotExecuted);
             }
         }
-        Begun::Done
+        BeginOutcome::Done
     }
 
     fn add(&mut self, xid: u32, mut submission: Submission, sends: bool) {
@@ -262,7 +262,7 @@ impl ChannelCalls {
         self.in_flight.contains_key(&xid)
     }
 
-    /// Notes that the peer may have the calls in flight.
+    /// Records that the peer may have the calls in flight.
     #[cfg(feature = "tokio")]
     pub(super) fn set_sent(&mut self) {
         let calls = self.in_flight.values_mut();
@@ -289,7 +289,7 @@ impl ChannelCalls {
         }
     }
 
-    /// Ends a call that has failed. `progress` is what is known of it if its time is over.
+    /// Ends a failed call. `progress` is its progress if its deadline has passed.
     pub(super) fn fail<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -316,7 +316,7 @@ impl ChannelCalls {
         (driver, connection): Connection<'_, D>,
         kind: &CallErrorKind,
     ) {
-        let impatient = |waiting: &Waiting| !waiting.submission.request().wait_for_connection;
+        let impatient = |waiting: &QueuedCall| !waiting.submission.request().wait_for_connection;
         let waiting = self.waiting.iter().filter(|(_, call)| impatient(call));
         let ids: Vec<CallId> = waiting.map(|(id, _)| *id).collect();
         for waiting in ids.into_iter().filter_map(|id| self.take_waiting(id)) {
@@ -361,7 +361,7 @@ impl ChannelCalls {
     }
 }
 
-/// Makes a list of the items of a call, and takes buffers for those of its reply.
+/// Lists the items of a call, and takes buffers for the items of its reply.
 fn buffers<D: Device>(
     driver: &Driver<D>,
     request: &Request,
@@ -397,7 +397,7 @@ fn received<D: Device>(
     ))
 }
 
-/// Returns the bytes of a message, and takes its buffer back if it is not shared.
+/// Returns the bytes of a message, and recycles its buffer if it is not shared.
 fn stream<D: Device>(
     (driver, id): Connection<'_, D>,
     payload: Payload,

@@ -1,4 +1,4 @@
-//! The client's end: a channel, and the future that drives its connection.
+//! The client: a channel, and the future that drives its connection.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -29,11 +29,11 @@ use crate::provider::Device;
 
 /// Returns a channel to a server, and starts the thread that drives its connection.
 ///
-/// The server has an address, or a name with a port (`"storage-1:20049"`) that is resolved again for
-/// each connection; of several addresses, attempts take one after the other.
+/// The server has an address, or a name with a port (`"storage-1:20049"`), which is looked up again
+/// for each connection. Successive attempts use successive addresses.
 ///
 /// # Errors
-/// Returns the system's error if there can be no thread.
+/// The thread cannot be started; the system's error.
 pub fn connect<D: Device>(
     device: &D,
     server: impl Into<ServerName>,
@@ -44,8 +44,8 @@ pub fn connect<D: Device>(
     Ok(channel)
 }
 
-/// Does as [`connect`], for a client that carries services: handlers of the server call them
-/// ([`Context::caller`](oncrpc::Context::caller)).
+/// Connects as [`connect`] does, for a client that offers services: handlers of the server can call
+/// them ([`Context::caller`](oncrpc::Context::caller)).
 ///
 /// # Errors
 /// As for [`connect`].
@@ -62,9 +62,9 @@ pub fn connect_with_services<D: Device, P: Programs>(
 
 /// The future that drives the connection of a [`channel`] until the channel ends.
 ///
-/// It is polled by a runtime of tokio: on a thread of its own, or as a task. It fails if the settings
-/// are invalid or the driver cannot go on. The calls of the channel fail then, as they do if it is
-/// dropped.
+/// A runtime of tokio must poll it, on a thread of its own or as a task. It fails if the settings
+/// are invalid or the driver cannot continue. If it fails or is dropped, the calls of the channel
+/// fail.
 #[must_use = "calls wait until their channel's runner is polled"]
 pub struct ChannelRunner(Pin<Box<dyn Future<Output = Result<(), TransportError>> + Send>>);
 
@@ -82,8 +82,8 @@ impl fmt::Debug for ChannelRunner {
     }
 }
 
-/// Returns a channel to a server, and the future that drives its connection. The
-/// server is named as for [`connect`].
+/// Returns a channel to a server, and the future that drives its connection. The server has an
+/// address or a name, as for [`connect`].
 pub fn channel<D: Device>(
     device: &D,
     server: impl Into<ServerName>,
@@ -94,12 +94,11 @@ pub fn channel<D: Device>(
     start(device, server.into(), config, None::<Router>)
 }
 
-/// Does as [`channel`], for a client that carries services: handlers of the server call them
-/// ([`Context::caller`](oncrpc::Context::caller)), and the future polls their handlers.
+/// Returns the same as [`channel`], for a client that offers services: handlers of the server can
+/// call them ([`Context::caller`](oncrpc::Context::caller)), and the future polls their handlers.
 ///
-/// The settings say how many backward calls are served at once
-/// (`Config::max_served`), how they may arrive (`backward_support`), and whether they may in
-/// Version One (`backward_v1`, at both ends).
+/// The settings limit backward calls: their number (`Config::max_served`), their chunks
+/// (`backward_support`), and their use in Version One (`backward_v1`, at both ends).
 pub fn channel_with_services<D: Device, P: Programs>(
     device: &D,
     server: impl Into<ServerName>,
@@ -176,7 +175,7 @@ fn set_up<D: Device>(
     Ok((driver, id, waiter))
 }
 
-/// Returns why calls fail after the runner has failed.
+/// Returns the error of calls after the runner has failed.
 fn ended_by(error: &TransportError) -> CallErrorKind {
     CallErrorKind::RunnerEnded(Some(error.to_string().into()))
 }
@@ -256,7 +255,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// Takes what has happened at the channel, without waiting.
+    /// Handles the events of the channel without waiting.
     async fn take_submissions(&mut self) {
         while !self.drains && !self.ended {
             let event = poll_fn(|cx| Poll::Ready(self.submissions.poll_event(cx))).await;
@@ -265,7 +264,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// Takes a call, which begins at once if it has a place.
+    /// Takes a call, which begins at once if it may be in flight.
     fn submit(&mut self, submission: Submission) {
         let waits = self.connected || submission.request().wait_for_connection;
         if let Some(kind) = self.outage.error().filter(|_| !waits) {
@@ -296,7 +295,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// Begins the calls that have a place.
+    /// Begins as many queued calls as may be in flight.
     fn begin_calls(&mut self) {
         if self.calls.waiting() == 0 {
             return;
@@ -310,7 +309,8 @@ impl<D: Device, P: Programs> Runner<D, P> {
         self.calls.begin_calls((&mut self.driver, self.id), options);
     }
 
-    /// Takes what the driver has, and lets handlers go on. Returns how many are done.
+    /// Handles the events of the driver, and continues handlers. Returns the number of finished
+    /// handlers.
     fn take_events(&mut self, cx: &mut Context<'_>) -> usize {
         while self.driver.ready().is_some() {}
         while let Some(event) = self.driver.poll_event(self.id) {
@@ -356,13 +356,13 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// Returns whether a call may be sent before the version is settled: without properties, a
+    /// Returns whether a call may be sent before the version is negotiated: without properties, a
     /// call is the first message.
     fn sends_before_ready(&self) -> bool {
         self.config.protocol.properties == Properties::None
     }
 
-    /// Returns what is known of a call whose deadline has passed, where there is a connection.
+    /// Returns the progress of a call whose deadline has passed, if there is a connection.
     fn progress(&self, connected: Progress) -> Progress {
         if self.connected {
             connected
@@ -371,7 +371,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// Fails the calls, if there was no connection for so long.
+    /// Fails the calls, if the maximum time without a connection has passed.
     fn expire_outage(&mut self) {
         if self.connected {
             return;
@@ -385,7 +385,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// The connection is gone. The session ends the calls that may not be sent again.
+    /// The connection is lost. The session ends the calls that must not be retransmitted.
     fn closed(&mut self, reason: CloseReason, is_final: bool) {
         let was_connected = std::mem::replace(&mut self.connected, false);
         self.outage.failed(self.driver.take_connect_error(self.id));
@@ -403,7 +403,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         self.calls.fail_all((&mut self.driver, self.id), kind);
     }
 
-    /// Returns how long nothing is due.
+    /// Returns the time until the next deadline.
     fn timeout(&mut self) -> Option<Duration> {
         let now = self.driver.now();
         let outage = if self.connected {
@@ -425,7 +425,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
     }
 }
 
-/// Waits until a handler that has waited is done.
+/// Waits until a waiting handler is done.
 async fn served<D: Device, P: Programs>(
     driver: &mut Driver<D>,
     services: &mut Option<Services<P>>,

@@ -8,7 +8,7 @@ use rpcrdma_proto::connection::Config;
 use super::message::MAX_UNBOUNDED_REPLY;
 use crate::driver::DEFAULT_SPIN;
 
-/// Returns a time in microseconds; the largest one stands for ever.
+/// Returns a time in microseconds, saturated at the maximum.
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -38,7 +38,7 @@ pub struct ClientConfig {
 
 impl ClientConfig {
     /// Returns the default settings: those of [`Config::client`], 64 MiB of registered memory,
-    /// replies of at most 64 KiB where the schema has no bound, and 10 s to connect.
+    /// replies of at most 64 KiB if the schema has no bound, and 10 s to connect.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -57,15 +57,15 @@ impl ClientConfig {
         Self { protocol, ..self }
     }
 
-    /// Sets how many calls may be in flight; further ones wait.
+    /// Sets the maximum number of calls in flight. Further calls are queued.
     #[must_use]
     pub fn max_calls(mut self, calls: u16) -> Self {
         (self.protocol.max_calls, self.protocol.credits) = (calls, calls.into());
         self
     }
 
-    /// Sets the time between two attempts to connect: at first, and at most. It doubles after each
-    /// failure.
+    /// Sets the initial and the maximum delay between attempts to connect. The delay doubles after
+    /// each failure.
     #[must_use]
     pub fn reconnect_delay(mut self, first: Duration, most: Duration) -> Self {
         self.protocol.reconnect_delay = micros(first);
@@ -73,7 +73,7 @@ impl ClientConfig {
         self
     }
 
-    /// Sets after what time a server that answers nothing is taken for dead; see
+    /// Sets the time after which a server that does not answer counts as dead; see
     /// [`Config::unresponsive_timeout`].
     #[must_use]
     pub fn unresponsive_timeout(mut self, timeout: Duration) -> Self {
@@ -81,15 +81,14 @@ impl ClientConfig {
         self
     }
 
-    /// Sets how much memory, in bytes, may be registered.
+    /// Sets the maximum amount of registered memory in bytes.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Self { memory, ..self }
     }
 
-    /// Sets how long, in bytes, a reply may be for which neither the schema nor the caller has a
-    /// bound. Items apart: an item without a bound has no memory of its own, and has to fit in
-    /// this, too.
+    /// Sets the maximum size in bytes of a reply without a bound in the schema or by the caller. It
+    /// does not include items with a bound, which have their own memory.
     #[must_use]
     pub fn max_unbounded_reply(self, max_unbounded_reply: u32) -> Self {
         Self {
@@ -98,8 +97,8 @@ impl ClientConfig {
         }
     }
 
-    /// Sets the time after which calls fail if there is no connection. It begins with the first of
-    /// them; meanwhile the runner goes on trying to connect.
+    /// Sets the time after which calls fail without a connection. It begins with the first such
+    /// call. The runner continues to try.
     #[must_use]
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self {
@@ -108,7 +107,7 @@ impl ClientConfig {
         }
     }
 
-    /// Sets how long the runner looks for work before it sleeps
+    /// Sets how long the runner polls for work before it sleeps
     /// ([`Driver::set_spin`](crate::driver::Driver::set_spin)).
     #[must_use]
     pub fn spin(self, longest: Duration) -> Self {
@@ -164,29 +163,30 @@ impl ServerConfig {
         Self { protocol, ..self }
     }
 
-    /// Sets how many calls of one client may be served at once: the most credits that it gets.
+    /// Sets the maximum number of calls of one client in flight, which is the maximum grant of
+    /// credits.
     #[must_use]
     pub fn max_calls(mut self, calls: u16) -> Self {
         self.protocol.max_served = calls;
         self
     }
 
-    /// Sets the size of each receive buffer in bytes: the longest message that comes without a
-    /// chunk. It is at least 4096.
+    /// Sets the size of each receive buffer in bytes, at least 4096: the maximum size of a message
+    /// without chunks.
     #[must_use]
     pub fn receive_size(mut self, bytes: u32) -> Self {
         self.protocol.receive_size = bytes;
         self
     }
 
-    /// Sets how much memory, in bytes, may be registered.
+    /// Sets the maximum amount of registered memory in bytes.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Self { memory, ..self }
     }
 
-    /// Sets the control: who may connect, and the limits. A peer that is rejected gets the reason. A
-    /// server over TCP with the same control has the limits together with this one.
+    /// Sets the control: the admission of peers, and the limits. A rejected peer receives the
+    /// reason. A server over TCP with the same control shares the limits.
     #[must_use]
     pub fn control(self, control: &ServerControl) -> Self {
         Self {
@@ -195,7 +195,7 @@ impl ServerConfig {
         }
     }
 
-    /// Sets how long the server looks for work before it sleeps
+    /// Sets how long the server polls for work before it sleeps
     /// ([`Driver::set_spin`](crate::driver::Driver::set_spin)).
     #[must_use]
     pub fn spin(self, longest: Duration) -> Self {

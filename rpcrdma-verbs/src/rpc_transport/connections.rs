@@ -18,21 +18,21 @@ pub(super) struct Connections {
     ids: Vec<ConnectionId>,
     /// By the index of the connection.
     clients: Vec<Option<(ConnectionId, Client)>>,
-    /// Since when the server drains, and the connections that do not drain yet.
+    /// The start of the drain, and the connections that do not drain yet.
     draining: Option<(Instant, VecDeque<ConnectionId>)>,
 }
 
-/// Why a server that drains rejects a peer.
+/// The reason with which a draining server rejects a peer.
 pub(super) const STOPPING: &str = "the server is being stopped";
-/// The most requests to connect that are decided about in one turn.
+/// The maximum number of decisions about requests to connect in one turn.
 const ACCEPT_BATCH: usize = 64;
-/// The most connections that begin to drain in one turn.
+/// The maximum number of connections that begin to drain in one turn.
 const DRAIN_BATCH: usize = 64;
-/// How long a connection may take for its first message when the server drains.
+/// The time for the first message of a connection to a draining server.
 const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
 impl Connections {
-    /// Returns those of a listener, which has none yet.
+    /// Creates the connections of a listener, without any.
     pub(super) fn new(listener: ListenerHandle) -> Self {
         Self {
             listener,
@@ -43,13 +43,13 @@ impl Connections {
         }
     }
 
-    /// Sets who may connect from now on.
+    /// Sets the admission of peers from now on.
     #[cfg(feature = "tokio")]
     pub(super) fn admit_by(&mut self, admission: Admission) {
         self.admission = admission;
     }
 
-    /// Returns the client at the other end of a connection; `None` if the connection is gone.
+    /// Returns the client of a connection; `None` if the connection is closed.
     pub(super) fn client(&mut self, id: ConnectionId) -> Option<&mut Client> {
         let (of, client) = self.clients.get_mut(id.index())?.as_mut()?;
         (*of == id).then_some(client)
@@ -63,8 +63,8 @@ impl Connections {
         &self.ids
     }
 
-    /// Takes what has come since the driver's last turn. The last event of a connection is
-    /// `Closed`, after which the driver does not know it any more.
+    /// Takes the events since the driver's last turn. The last event of a connection is `Closed`,
+    /// after which the driver has removed it.
     pub(super) fn take_events<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -76,7 +76,7 @@ impl Connections {
         while let Some(id) = driver.ready_accepted(self.listener) {
             while let Some(event) = driver.poll_event(id) {
                 if let DriverEvent::Closed { reason, .. } = event {
-                    // The client's next connection is a session of its own.
+                    // The client's next connection has its own session.
                     self.close(driver, id, reason, &mut take);
                     break;
                 }
@@ -85,8 +85,8 @@ impl Connections {
         }
     }
 
-    /// Decides about peers that want to connect: some in each turn, so that many keep no others from
-    /// being served. Returns how many.
+    /// Decides about requests to connect, a limited number in each turn, so that they do not delay
+    /// other work. Returns their number.
     pub(super) fn accept<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         for count in 0..ACCEPT_BATCH {
             let Some(request) = driver.next_request(self.listener) else {
@@ -114,7 +114,7 @@ impl Connections {
         ACCEPT_BATCH
     }
 
-    /// Ends the session of a connection that is gone.
+    /// Ends the session of a closed connection.
     fn close<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -149,7 +149,7 @@ impl Connections {
         self.ids.retain(|connection| *connection != id);
     }
 
-    /// Ends a connection at once, with what has come by it.
+    /// Closes a connection at once, and drops its received messages.
     pub(super) fn disconnect<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -161,9 +161,9 @@ impl Connections {
         }
     }
 
-    /// Accepts no more connections, and lets those that are there end when the calls that have come
-    /// by them are answered: some with each [`take_events`](Self::take_events), as each end takes a
-    /// completion.
+    /// Accepts no more connections, and lets each connection end when its received calls are
+    /// answered: a limited number with each [`take_events`](Self::take_events), since each end
+    /// takes a completion.
     pub(super) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         while let Some(request) = driver.next_request(self.listener) {
             driver.reject(request, STOPPING);
@@ -185,19 +185,19 @@ impl Connections {
             let Some(session) = driver.session_mut(id) else {
                 continue;
             };
-            // A client whose first message gets no answer takes the server for one that has Version
-            // One alone.
+            // A client whose first message is not answered would conclude that the server supports
+            // only Version One.
             if session.version().is_none() && since.elapsed() < FIRST_MESSAGE {
                 left.push_back(id);
                 continue;
             }
-            // A requester with many calls would always have one in flight.
+            // A client with many calls would always have one in flight.
             session.grant_up_to(1);
             session.drain();
         }
     }
 
-    /// Returns true if the server was to drain, and has.
+    /// Returns true if the server has drained.
     pub(super) fn is_drained(&self) -> bool {
         self.draining.is_some() && self.ids.is_empty()
     }

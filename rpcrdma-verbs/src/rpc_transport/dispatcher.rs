@@ -1,5 +1,5 @@
-//! Calls of a peer, from their arrival to their replies: what a server and a client with services
-//! have in common.
+//! The dispatch of a peer's calls, from arrival to reply, for servers and for clients with
+//! services.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -23,39 +23,38 @@ use super::message::{self, OutgoingItem};
 use crate::driver::{ConnectionId, Driver, OutgoingReplyError, Payload};
 use crate::provider::Device;
 
-/// The most handlers that are kept for the next calls.
+/// The maximum number of spare handlers for the next calls.
 const MAX_FREE: usize = 256;
 
-/// A call of a peer, and the connection by which it came.
+/// A call of a peer, with its connection.
 pub(super) type CallOfConnection = (ConnectionId, ServedCallId);
 
-/// A call that was served.
-pub(super) struct Served {
+/// A call, and its reply.
+pub(super) struct CompletedCall {
     call: CallOfConnection,
     reply: Option<OutgoingReply>,
-    /// The call's message, whose memory is used again.
+    /// The call's message, whose memory is reused.
     message: ReceivedMessage,
 }
 
-/// The memory of a handler, which serves one call after the other.
+/// The memory of a handler, which serves successive calls.
 pub(super) trait Handler {
     fn begin(&mut self, call: Incoming, message: ReceivedMessage, memory: OutgoingReply);
 
-    /// Resolves to the reply. It is not polled again then, until another call begins.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served>;
+    /// Resolves to the reply. It must not be polled again until another call begins.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CompletedCall>;
 
-    /// Returns the call, if its handler has said since the last time that the peer is ready for
-    /// calls.
+    /// Returns the call, once after its handler has taken the caller.
     fn readiness(&self) -> Option<CallOfConnection>;
 
-    /// Notes that the handler waits.
+    /// Records that the handler waits.
     fn wait(&mut self);
 
-    /// Forgets the call, which is done.
+    /// Removes the finished call.
     fn finish(&mut self);
 }
 
-/// A call that has arrived.
+/// An arrived call.
 pub(super) struct Incoming {
     pub(super) call: CallOfConnection,
     pub(super) peer: Arc<Peer>,
@@ -71,18 +70,18 @@ struct Job {
     memory: OutgoingReply,
 }
 
-/// What a slot and its future exchange.
+/// The exchange between a slot and its future.
 #[derive(Default)]
 struct Exchange {
     job: Option<Job>,
     done: Option<(Option<OutgoingReply>, ReceivedMessage)>,
 }
 
-/// An exchange that a slot and its future share.
+/// The exchange, shared by a slot and its future.
 trait Shared: Clone {
     fn with<T>(&self, f: impl FnOnce(&mut Exchange) -> T) -> T;
 
-    /// Waits for a job. Nobody is woken: a slot polls its future when it has put a job there.
+    /// Waits for a job. It registers no waker, since a slot polls its future after it adds a job.
     fn job(&self) -> impl Future<Output = Job> {
         poll_fn(|_| match self.with(|exchange| exchange.job.take()) {
             Some(job) => Poll::Ready(job),
@@ -104,13 +103,13 @@ impl Shared for Arc<Mutex<Exchange>> {
     }
 }
 
-/// A handler whose future serves one job after the other, and never ends: a future for each call
-/// would be moved into place for each call, and it is large (14 % of a call's time).
+/// A handler whose future serves successive jobs and never ends. A new future for each call would
+/// be moved for each call, and it is large (14 % of a call's time).
 struct Slot<F, X> {
     exchange: X,
     future: Pin<Box<F>>,
     call: Option<Incoming>,
-    /// Bytes of the call, as its limits count them.
+    /// The number of bytes of the call, as its limits count them.
     len: usize,
     place: Place,
 }
@@ -128,7 +127,7 @@ impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
         self.exchange.with(|exchange| exchange.job = Some(job));
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CompletedCall> {
         let Some(incoming) = &self.call else {
             return Poll::Pending;
         };
@@ -136,7 +135,7 @@ impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
         match self.future.as_mut().poll(cx) {
             Poll::Ready(never) => match never {},
             Poll::Pending => match self.exchange.with(|exchange| exchange.done.take()) {
-                Some((reply, message)) => Poll::Ready(Served {
+                Some((reply, message)) => Poll::Ready(CompletedCall {
                     call,
                     reply,
                     message,
@@ -219,21 +218,21 @@ source! {
 }
 #[cfg(feature = "tokio")]
 source! {
-    /// A router whose handlers can be sent to other threads.
+    /// A router whose handlers are `Send`.
     SendSource, Arc, Mutex, Programs, serve, dyn Handler + Send
 }
 
 /// A handler that waits.
-struct Waiting<H: ?Sized>(Option<Box<H>>);
+struct WaitingHandler<H: ?Sized>(Option<Box<H>>);
 
-/// What becomes of a handler that has waited.
+/// The outcome of polling a handler that waits.
 enum Progress<H: ?Sized> {
-    Served(Served, Box<H>),
-    /// It goes on waiting, and has said that its peer is ready for calls.
+    Served(CompletedCall, Box<H>),
+    /// It continues to wait, and has taken the caller.
     Ready(CallOfConnection, Box<H>),
 }
 
-impl<H: Handler + ?Sized> Future for Waiting<H> {
+impl<H: Handler + ?Sized> Future for WaitingHandler<H> {
     type Output = Progress<H>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -251,17 +250,17 @@ impl<H: Handler + ?Sized> Future for Waiting<H> {
     }
 }
 
-/// Serves calls of peers: handlers are polled in place, once. Only one that waits is kept, and
-/// polled again when it is woken.
+/// Serves calls of peers. It polls each handler once in place. It keeps only handlers that wait,
+/// and polls them again when they are woken.
 pub(super) struct Dispatcher<S, H: ?Sized> {
     source: S,
-    /// The last reply that was sent: the next one uses its memory.
+    /// The last sent reply, whose memory the next reply reuses.
     memory: OutgoingReply,
     /// The memory of lists of items.
     items: Vec<OutgoingItem>,
-    /// Handlers that are done: the next calls use their memory.
+    /// Spare handlers, whose memory the next calls reuse.
     free: Vec<Box<H>>,
-    waiting: FuturesUnordered<Waiting<H>>,
+    waiting: FuturesUnordered<WaitingHandler<H>>,
 }
 
 impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
@@ -275,7 +274,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         }
     }
 
-    /// Serves a call that has arrived. A handler that does not wait has its reply at once.
+    /// Serves an arrived call. If its handler does not wait, the reply is sent at once.
     pub(super) fn begin<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -304,12 +303,13 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
             }
             Poll::Pending => {
                 handler.wait();
-                self.waiting.push(Waiting(Some(handler)));
+                self.waiting.push(WaitingHandler(Some(handler)));
             }
         }
     }
 
-    /// Lets handlers that have waited go on, and sends their replies. Returns how many are done.
+    /// Continues waiting handlers that were woken, and sends their replies. Returns the number of
+    /// finished handlers.
     pub(super) fn poll<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -320,7 +320,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
             match progress {
                 Progress::Ready(call, handler) => {
                     peer_is_ready(driver, call);
-                    self.waiting.push(Waiting(Some(handler)));
+                    self.waiting.push(WaitingHandler(Some(handler)));
                 }
                 Progress::Served(served, handler) => {
                     if let Some(call) = handler.readiness() {
@@ -335,8 +335,8 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         count
     }
 
-    fn reply<D: Device>(&mut self, driver: &mut Driver<D>, served: Served) {
-        let Served {
+    fn reply<D: Device>(&mut self, driver: &mut Driver<D>, served: CompletedCall) {
+        let CompletedCall {
             call,
             reply,
             message,
@@ -363,7 +363,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
             }
             Err(error) => tracing::debug!(?error, "a reply can't be sent"),
         }
-        // Its items are not kept until the next reply.
+        // The items are dropped now, and not with the next reply.
         reply.clear();
         self.memory = reply;
     }
@@ -389,7 +389,7 @@ impl<S, H: ?Sized> fmt::Debug for Dispatcher<S, H> {
     }
 }
 
-/// Notes that the peer has said in a call that it is ready for calls.
+/// Records that a handler of this call has taken the caller.
 #[cold]
 fn peer_is_ready<D: Device>(driver: &mut Driver<D>, (connection, call): CallOfConnection) {
     if let Some(session) = driver.session_mut(connection) {
@@ -397,10 +397,10 @@ fn peer_is_ready<D: Device>(driver: &mut Driver<D>, (connection, call): CallOfCo
     }
 }
 
-/// Answers a call that can't be served.
+/// Answers a call that cannot be served.
 pub(super) fn reject<D: Device>(driver: &mut Driver<D>, (connection, call): CallOfConnection) {
     if let Some(session) = driver.session_mut(connection) {
-        // It has ended already if its connection is gone.
+        // The call has ended already if its connection is closed.
         let _ = session.reject(call);
     }
 }

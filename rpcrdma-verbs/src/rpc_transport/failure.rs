@@ -1,4 +1,4 @@
-//! What becomes of calls that fail.
+//! The errors of failed calls.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::driver::OutgoingCallError;
 pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Execution) {
     let execution = match failure {
         CallFailure::ReplyMemory => Execution::Executed,
-        // ERR_CHUNK also comes where the reply did not fit, after the call was executed.
+        // ERR_CHUNK also reports a reply that did not fit, after the call was executed.
         _ if is_sent => Execution::Unknown,
         _ => Execution::NotExecuted,
     };

@@ -1,4 +1,4 @@
-//! A client's end without a runner: calls on a driver that its user drives.
+//! A client without a runner: calls on a driver that its user drives.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,8 +26,8 @@ use crate::provider::Device;
 /// A channel to one server on a driver that its user drives: no locks, no tasks, no wake-ups.
 ///
 /// A call is [begun](oncrpc::Call::begin) on the driver, and sent by the driver's next turn.
-/// [`poll_event`](Self::poll_event) tells how it ended. The driver connects by itself, and again
-/// when the connection is lost. Clones are of the same channel.
+/// [`poll_event`](Self::poll_event) reports its end. The driver connects by itself, and reconnects
+/// when the connection is lost. Clones refer to the same channel.
 ///
 /// ```
 /// use rpcrdma_verbs::driver::Driver;
@@ -59,7 +59,7 @@ pub struct LocalChannel<D: Device> {
     id: ConnectionId,
     peer: Arc<str>,
     max_unbounded_reply: u32,
-    /// The memory of the last call, for the next one.
+    /// The memory of the last call, which the next call reuses.
     spare: Rc<Cell<Spare>>,
     spans: Rc<Spans>,
     way: Way<D>,
@@ -68,9 +68,9 @@ pub struct LocalChannel<D: Device> {
 
 /// The direction of a channel's calls.
 enum Way<D: Device> {
-    /// To a server. The services are those that it calls.
+    /// To a server, which may call the services.
     Forward(Option<Rc<RefCell<dyn LocalServices<D>>>>),
-    /// Back to a client of a server, which takes the connection's events.
+    /// Backward to a client of a server. The server handles the connection's events.
     Backward(Rc<LocalCaller>),
 }
 
@@ -91,8 +91,8 @@ struct Spare {
 }
 
 impl<D: Device> LocalChannel<D> {
-    /// Creates a channel to a server. Calls can begin at once. How long attempts to connect may fail
-    /// is for the user to say, by the deadlines of calls.
+    /// Creates a channel to a server. Calls can begin at once. Deadlines of calls limit how long
+    /// attempts to connect may fail.
     ///
     /// # Errors
     /// Fails if the settings are invalid.
@@ -105,14 +105,13 @@ impl<D: Device> LocalChannel<D> {
         Ok(Self::new(id, server.to_string(), Way::Forward(None)))
     }
 
-    /// Does as [`connect`](Self::connect), for a client that carries services: handlers of the
-    /// server call them ([`Context::caller`](oncrpc::Context::caller)).
+    /// Connects as [`connect`](Self::connect) does, for a client that offers services: handlers of
+    /// the server can call them ([`Context::caller`](oncrpc::Context::caller)).
     /// [`poll_event`](Self::poll_event) serves the calls, and the driver's next turn sends the
     /// replies.
     ///
-    /// The settings say how many backward calls are served at once ([`Config::max_served`]), how
-    /// they may arrive (`backward_support`), and whether they may in Version One (`backward_v1`, at
-    /// both ends).
+    /// The settings limit backward calls: their number ([`Config::max_served`]), their chunks
+    /// (`backward_support`), and their use in Version One (`backward_v1`, at both ends).
     ///
     /// # Errors
     /// Fails if the settings are invalid.
@@ -131,7 +130,7 @@ impl<D: Device> LocalChannel<D> {
         ))
     }
 
-    /// Creates a channel back to a client.
+    /// Creates a backward channel to a client.
     pub(super) fn backward(id: ConnectionId, caller: Rc<LocalCaller>) -> Self {
         Self::new(id, "client", Way::Backward(caller))
     }
@@ -148,8 +147,8 @@ impl<D: Device> LocalChannel<D> {
         }
     }
 
-    /// Sets how long, in bytes, a reply may be for which neither the schema nor the caller has a
-    /// bound: 64 KiB, unless this is called.
+    /// Sets the maximum size in bytes of a reply without a bound in the schema or by the caller
+    /// (default 64 KiB).
     #[must_use]
     pub fn max_unbounded_reply(self, max_unbounded_reply: u32) -> Self {
         Self {
@@ -164,8 +163,8 @@ impl<D: Device> LocalChannel<D> {
         self.id
     }
 
-    /// Returns what has happened, in order; `None` if that is all for now. What has happened to a
-    /// channel back to a client is known when its server was served.
+    /// Returns the next event; `None` if there is none now. Events of a backward channel appear
+    /// when its server is served.
     pub fn poll_event(&self, driver: &mut Driver<D>) -> Option<LocalEvent> {
         let services = match &self.way {
             Way::Forward(services) => services.as_ref(),
@@ -206,12 +205,12 @@ impl<D: Device> LocalChannel<D> {
         }
     }
 
-    /// Decodes the results of a call that has ended, and hands them to a function. Returns `None`
-    /// if another call has ended.
+    /// Decodes the results of an ended call, and passes them to a function. Returns `None` if
+    /// another call has ended.
     ///
     /// # Errors
-    /// The result is an error if the call has failed, the server has refused it, or its reply is not
-    /// what the schema says.
+    /// The result is an error if the call has failed, if the server has refused it, or if its reply
+    /// does not match the schema.
     pub fn read<P: Method, R>(
         &self,
         call: &PendingCall<P>,
@@ -238,24 +237,24 @@ impl<D: Device> LocalChannel<D> {
         Some(read)
     }
 
-    /// Gives the memory of a reply back to the driver. A reply that is dropped gives it back to the
-    /// pool, which costs a little more.
+    /// Recycles the memory of a reply in the driver. A dropped reply returns its memory to the
+    /// pool, which costs slightly more.
     pub fn recycle(&self, driver: &mut Driver<D>, completed: CompletedCall) {
         if let Some(payload) = completed.into_payload() {
             driver.recycle(self.id, payload);
         }
     }
 
-    /// Gives up a call. It completes once the server can no longer access its memory. Returns false
-    /// if it has ended.
+    /// Cancels a call. It ends once the server can no longer access its memory. Returns false if it
+    /// has ended.
     pub fn cancel<P: Method>(&self, driver: &mut Driver<D>, call: &PendingCall<P>) -> bool {
         driver
             .session_mut(self.id)
             .is_some_and(|session| session.cancel(call.xid()))
     }
 
-    /// Lets the channel end when the calls that were begun are done. `Disconnected` tells when it
-    /// has. A channel back to a client is the server's: it ends with its connection alone.
+    /// Drains the channel: it ends when its calls have ended, which `Disconnected` reports. This
+    /// has no effect on a backward channel, which ends with its connection.
     pub fn drain(&self, driver: &mut Driver<D>) {
         if let Way::Forward(_) = &self.way
             && let Some(session) = driver.session_mut(self.id)
@@ -264,8 +263,8 @@ impl<D: Device> LocalChannel<D> {
         }
     }
 
-    /// Ends the channel at once, and frees what the driver has for it. Calls in flight end without
-    /// an event. A channel back to a client is the server's: it ends with its connection alone.
+    /// Ends the channel at once, and frees its state in the driver. Calls in flight end without an
+    /// event. This has no effect on a backward channel, which ends with its connection.
     pub fn close(&self, driver: &mut Driver<D>) {
         if let Way::Forward(_) = &self.way {
             driver.finish(self.id);
@@ -323,8 +322,8 @@ impl<D: Device> Transport for LocalChannel<D> {
 impl<D: Device> LocalTransport for LocalChannel<D> {
     type Driver = Driver<D>;
 
-    /// Begins a call. It fails if a channel back to a client has no way there, and if as many calls
-    /// are open as the settings of the protocol allow
+    /// Begins a call. It fails if a backward channel has no connection, or if the maximum number of
+    /// calls of the protocol's settings is open
     /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)).
     fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
         if let Way::Backward(caller) = &self.way
@@ -343,7 +342,7 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
         spare.body = std::mem::take(&mut request.body);
         self.spare.set(spare);
         match (&self.way, &begun) {
-            // Another channel to the same client may take the call's end.
+            // Another channel to the same client may handle the end of the call.
             (Way::Backward(caller), Ok(xid)) => caller.begun(*xid),
             (Way::Forward(_), Ok(xid)) => {
                 if let Some(span) = request.span.take() {

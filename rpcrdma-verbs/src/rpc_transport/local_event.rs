@@ -1,4 +1,4 @@
-//! What happens at a channel that its user drives.
+//! The events of a channel that its user drives.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,42 +18,42 @@ use crate::driver::{ConnectError, DriverEvent, Payload};
 use crate::memory::{Buf, Frozen};
 use crate::provider::Device;
 
-/// What has happened at a [`LocalChannel`](super::LocalChannel).
+/// An event of a [`LocalChannel`](super::LocalChannel).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LocalEvent {
-    /// There is a connection, in this version.
+    /// A connection is established, with this version.
     Connected(Version),
     /// A call has ended.
     Completed(CompletedCall),
-    /// The connection is gone, or could not be made.
+    /// The connection is closed, or could not be established.
     Disconnected {
-        /// Why.
+        /// The reason.
         reason: CloseReason,
-        /// Why the attempt to connect failed, if it was one.
+        /// The error, if it was an attempt to connect.
         error: Option<ConnectError>,
         /// Whether the channel has ended: no other connection follows.
         is_final: bool,
     },
 }
 
-/// A call that has ended, with its reply or with the reason why there is none.
+/// A call that has ended, with its reply or its error.
 #[derive(Debug)]
 pub struct CompletedCall {
     xid: u32,
     pub(super) outcome: Result<ReceivedReply, (CallErrorKind, Execution)>,
-    /// The span of the call, if anybody subscribes to it.
+    /// The span of the call, if there is a subscriber.
     span: Option<Box<Span>>,
 }
 
 impl CompletedCall {
-    /// Returns the XID of the call, by which a user with many calls finds its own.
+    /// Returns the XID of the call, by which a user identifies it.
     #[must_use]
     pub const fn xid(&self) -> u32 {
         self.xid
     }
 
-    /// Records on the span of the call how it has ended.
+    /// Records the outcome in the span of the call.
     pub(super) fn record<R>(&self, read: &Result<R, CallError>) {
         if let Some(span) = &self.span {
             match read {
@@ -63,7 +63,7 @@ impl CompletedCall {
         }
     }
 
-    /// Returns the buffer of the reply, if nothing else can have a share in it.
+    /// Returns the buffer of the reply, if nothing else can share it.
     pub(super) fn into_payload(self) -> Option<Payload> {
         match self.outcome {
             Ok(ReceivedReply {
@@ -75,7 +75,7 @@ impl CompletedCall {
     }
 }
 
-/// The spans of calls in flight by their XIDs, if anybody subscribes to them.
+/// The spans of calls in flight by their XIDs, if there is a subscriber.
 #[derive(Default)]
 pub(super) struct Spans {
     count: Cell<usize>,
@@ -93,7 +93,7 @@ impl Spans {
         self.count.get() > 0
     }
 
-    /// Hands the span of a call that has ended to its event.
+    /// Moves the span of an ended call to its event.
     #[cold]
     pub(super) fn attach(&self, event: &mut Option<LocalEvent>) {
         if let Some(LocalEvent::Completed(completed)) = event {
@@ -121,9 +121,9 @@ pub(super) struct ReceivedReply {
 
 #[derive(Debug)]
 enum Stream {
-    /// A short message: an item in it that is kept is copied.
+    /// A short message. An item that is kept is copied.
     Short(Payload),
-    /// A long message: an item in it shares its memory.
+    /// A long message. An item shares its memory.
     Long(SharedBytes),
 }
 
@@ -170,7 +170,7 @@ impl ReceivedReply {
     }
 }
 
-/// Returns what has become of a call; `None` if the event is another.
+/// Returns the ended call; `None` for any other event.
 pub(super) fn completed<D: Device>(
     connection: message::Connection<'_, D>,
     event: DriverEvent,

@@ -12,7 +12,7 @@ use rpcrdma_proto::connection::Config;
 
 #[cfg(feature = "tokio")]
 use super::admission::Admission;
-use super::admission::{Arrived, Client, Permit};
+use super::admission::{ArrivedCall, Client, Permit};
 use super::callers::Callers;
 use super::connections::Connections;
 use super::dispatcher::{Dispatcher, Handler, Incoming, LocalSource};
@@ -23,8 +23,8 @@ use crate::provider::Device;
 
 /// A server at one address, on a driver that its user drives: no locks, no tasks.
 ///
-/// Handlers are polled in place, once. Only one that waits is kept, and polled again when it is
-/// woken.
+/// It polls each handler once in place. It keeps only handlers that wait, and polls them again when
+/// they are woken.
 ///
 /// ```
 /// use oncrpc::Router;
@@ -50,13 +50,13 @@ pub struct LocalServer<P> {
     callers: Callers,
     /// Wakes the driver.
     waker: Waker,
-    arrived: Vec<Arrived>,
-    /// Connections where calls wait for room within their limits.
+    arrived: Vec<ArrivedCall>,
+    /// The connections with calls that wait for the limits.
     blocked: Vec<ConnectionId>,
 }
 
 impl<P: LocalPrograms> LocalServer<P> {
-    /// Listens at an address; port 0 asks for any.
+    /// Listens at an address; port 0 selects a free port.
     ///
     /// # Errors
     /// Fails if the settings are invalid, or the address is not available.
@@ -71,7 +71,7 @@ impl<P: LocalPrograms> LocalServer<P> {
         Ok(Self::at(driver, listener, max_calls, router))
     }
 
-    /// Serves the connections of a listener, whose clients take so many calls at once.
+    /// Serves the connections of a listener, whose clients serve this number of backward calls.
     pub(super) fn at<D: Device>(
         driver: &Driver<D>,
         listener: ListenerHandle,
@@ -89,7 +89,7 @@ impl<P: LocalPrograms> LocalServer<P> {
         }
     }
 
-    /// Sets who may connect, and the limits of those that do. Limits of time need tokio's timers.
+    /// Sets the control: the admission of peers, and the limits. Time limits need tokio's timers.
     #[cfg(feature = "tokio")]
     pub(super) fn control(&mut self, control: &oncrpc::ServerControl) {
         self.connections.admit_by(Admission::By(control.clone()));
@@ -107,19 +107,19 @@ impl<P: LocalPrograms> LocalServer<P> {
         self.connections.ids()
     }
 
-    /// Returns a channel back to the client at the other end of a connection
+    /// Returns a backward channel to the client of a connection
     /// ([`Context::connection`](oncrpc::Context::connection)), for calls on the server's driver;
-    /// `None` if the connection is gone. Clones share their events. It can begin calls once a
-    /// handler has taken the caller ([`Context::caller`](oncrpc::Context::caller)), and the server,
-    /// when it is served, takes their ends.
+    /// `None` if the connection is closed. Clones share their events. Calls can begin once a
+    /// handler has taken the caller ([`Context::caller`](oncrpc::Context::caller)), and their ends
+    /// are handled when the server is served.
     #[must_use]
     pub fn caller<D: Device>(&self, connection: u64) -> Option<LocalChannel<D>> {
         let (id, caller) = self.callers.local(connection)?;
         Some(LocalChannel::backward(id, caller))
     }
 
-    /// Serves what has come since the driver's last turn, and sends the replies. Returns how much
-    /// was done. A handler that waits wakes the driver.
+    /// Serves the messages since the driver's last turn, and sends the replies. Returns the amount
+    /// of work done. A waiting handler wakes the driver.
     pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         let waker = self.waker.clone();
         let count = self.poll(driver, &mut Context::from_waker(&waker));
@@ -129,17 +129,17 @@ impl<P: LocalPrograms> LocalServer<P> {
         count
     }
 
-    /// Does as [`serve`](Self::serve), for a task: a handler that waits wakes the task. The driver's
-    /// next turn sends the replies.
+    /// Serves as [`serve`](Self::serve) does, for a task: a waiting handler wakes the task. The
+    /// driver's next turn sends the replies.
     pub fn poll<D: Device>(&mut self, driver: &mut Driver<D>, cx: &mut Context<'_>) -> usize {
         let taken = self.take_events(driver, cx);
         let served = self.dispatcher.poll(driver, cx) + self.begin_blocked(driver, cx);
-        // Handlers have said by now which clients are ready for calls.
+        // The handlers have taken the callers that are ready for calls.
         taken + served + self.callers.poll(driver, cx)
     }
 
-    /// Ends a connection at once: calls that came by it get no reply, and calls to its client fail.
-    /// The client may connect again.
+    /// Closes a connection at once. Its calls get no reply, and calls to its client fail. The
+    /// client may reconnect.
     pub fn disconnect<D: Device>(&mut self, driver: &mut Driver<D>, connection: ConnectionId) {
         let callers = &mut self.callers;
         let take = |driver: &mut Driver<D>, id, event| match event {
@@ -149,22 +149,21 @@ impl<P: LocalPrograms> LocalServer<P> {
         self.connections.disconnect(driver, connection, take);
     }
 
-    /// Takes no more connections, and lets those that are there end when what has come by them is
-    /// answered, while the server is served. One that takes too long can be
-    /// [disconnected](Self::disconnect).
+    /// Drains the server: it accepts no more connections, and each connection ends when its
+    /// received calls are answered. Continue to serve meanwhile. A connection that takes too long
+    /// can be [closed](Self::disconnect).
     pub fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         self.connections.drain(driver);
     }
 
-    /// Returns true if the server was to drain, and has: no connection is left, and no handler
-    /// waits, whose caller may be gone.
+    /// Returns true if the server has drained: no connection is left, and no handler waits.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.connections.is_drained() && self.dispatcher.is_idle()
     }
 
-    /// Returns how long the server's loop may sleep: until a call to a client, which waits for its
-    /// place, passes its deadline.
+    /// Returns how long the server's loop may sleep: until the earliest deadline of a queued
+    /// backward call.
     #[cfg(feature = "tokio")]
     pub(super) fn timeout<D: Device>(&self, driver: &Driver<D>) -> Option<Duration> {
         let now = driver.now();
@@ -173,7 +172,7 @@ impl<P: LocalPrograms> LocalServer<P> {
         [waits, driver.timeout()].into_iter().flatten().min()
     }
 
-    /// Takes what has come, and begins to serve the calls. Returns how much there is.
+    /// Takes the events, and begins to serve the calls. Returns the number of events.
     fn take_events<D: Device>(&mut self, driver: &mut Driver<D>, cx: &mut Context<'_>) -> usize {
         let Self {
             connections,
@@ -183,7 +182,7 @@ impl<P: LocalPrograms> LocalServer<P> {
         } = self;
         let mut count = connections.accept(driver);
         connections.take_events(driver, |driver, connection, event| match event {
-            DriverEvent::CallArrived { call, message, .. } => arrived.push(Arrived {
+            DriverEvent::CallArrived { call, message, .. } => arrived.push(ArrivedCall {
                 connection,
                 call,
                 message,
@@ -204,10 +203,15 @@ impl<P: LocalPrograms> LocalServer<P> {
         count
     }
 
-    /// Serves a call if there is room for it within the limits of its connection; else it waits.
-    /// What has come by a connection that is gone is not executed: it has no reply, and may come
-    /// again by another one.
-    fn arrive<D: Device>(&mut self, driver: &mut Driver<D>, call: Arrived, cx: &mut Context<'_>) {
+    /// Serves a call if the limits of its connection allow it; otherwise the call waits. Calls of a
+    /// closed connection are not executed: they cannot be answered, and the client may retransmit
+    /// them.
+    fn arrive<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        call: ArrivedCall,
+        cx: &mut Context<'_>,
+    ) {
         let id = call.connection;
         let Some(client) = self.connections.client(id) else {
             return;
@@ -226,12 +230,12 @@ impl<P: LocalPrograms> LocalServer<P> {
         }
     }
 
-    /// Serves calls for which there is room again. Returns how many.
+    /// Serves waiting calls that the limits allow now. Returns their number.
     fn begin_blocked<D: Device>(&mut self, driver: &mut Driver<D>, cx: &mut Context<'_>) -> usize {
         let mut count = 0;
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|id| {
-            // Calls of a connection that is gone are not executed.
+            // Calls of a closed connection are not executed.
             while let Some(client) = self.connections.client(*id) {
                 let Some(permit) = &mut client.permit else {
                     return false;
@@ -250,8 +254,8 @@ impl<P: LocalPrograms> LocalServer<P> {
     }
 }
 
-/// Returns what a handler's slot needs to know of a call.
-fn incoming(client: &Client, callers: &mut Callers, call: &Arrived) -> Incoming {
+/// Returns the properties of a call for a handler's slot.
+fn incoming(client: &Client, callers: &mut Callers, call: &ArrivedCall) -> Incoming {
     let permit = client.permit.as_ref();
     Incoming {
         call: (call.connection, call.call),

@@ -1,4 +1,4 @@
-//! Messages of `oncrpc` as messages of a driver, and back.
+//! Converts messages of `oncrpc` to messages of a driver, and back.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,15 +12,15 @@ use crate::driver::{ConnectionId, Driver, Payload, WriteError, Writer};
 use crate::memory::{Buf, Frozen, MemoryError, Pool};
 use crate::provider::Device;
 
-/// Messages of at most this many bytes are copied out of their receive buffers, so that who keeps
-/// few bytes of a message keeps no registered memory.
+/// Messages up to this size in bytes are copied out of their receive buffers, so that a few
+/// retained bytes retain no registered memory.
 pub(super) const MAX_COPIED: usize = 1024;
 
 /// The registered memory of a transport, as items of `oncrpc` use it.
 #[derive(Clone)]
 pub(super) struct RegisteredMemory<D: Device>(pub(super) Pool<D>);
 
-/// One buffer has at most the budget divided by this.
+/// The maximum size of one buffer is the budget divided by this.
 const LARGEST_SHARE: usize = 8;
 
 impl<D: Device> fmt::Debug for RegisteredMemory<D> {
@@ -41,10 +41,10 @@ impl<D: Device> ItemMemory for RegisteredMemory<D> {
     }
 }
 
-/// An item of a body that is to be sent.
+/// An item of an outgoing body.
 #[derive(Debug)]
 pub(super) struct OutgoingItem {
-    /// Where it is in the body, with all items in place.
+    /// The position in the body, with all items in place.
     position: u32,
     data: ItemData,
 }
@@ -68,15 +68,15 @@ impl ItemData {
     }
 }
 
-/// The most bytes of the results, without long items, that surely fit inline: a Send has at least
-/// 1,024 bytes (RFC 8166, section 3.3.2), and the headers take their part.
+/// The maximum size in bytes of results, without long items, that certainly fit inline: a Send has
+/// at least 1,024 bytes (RFC 8166, section 3.3.2), less the headers.
 const SURELY_INLINE: usize = 512;
 
-/// Makes a list of the items of a body, in registered memory as far as a message can have items.
-/// Those that are in other memory, or in that of another device, are copied.
+/// Lists the items of a body in registered memory, up to the maximum number of a message. Items in
+/// other memory, or in that of another device, are copied.
 ///
-/// Short items of a reply use up the memory that the client has for them before a later item does.
-/// Where the reply may not fit inline they may have to travel there.
+/// Short items of a reply consume the client's memory for items, too. If the reply may not fit
+/// inline, they may be written there.
 ///
 /// # Errors
 /// Fails if no memory is available.
@@ -183,10 +183,10 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The most bytes of a reply without a bound, unless the user says otherwise.
+/// The default maximum size in bytes of a reply without a bound.
 pub(super) const MAX_UNBOUNDED_REPLY: u32 = 64 << 10;
 
-/// The bytes of the header of a reply with an empty verifier.
+/// The length in bytes of the header of a reply with an empty verifier.
 const REPLY_HEADER: u32 = 24;
 
 /// Takes buffers for the items of a reply.
@@ -205,8 +205,8 @@ pub(super) fn result_buffers<D: Device>(
     results.collect()
 }
 
-/// Returns the most bytes of a reply, with all items in place. `unbounded` is that of a reply
-/// without a bound.
+/// Returns the maximum size in bytes of a reply, with all items in place. `unbounded` is the size
+/// for a reply without a bound.
 pub(super) fn max_reply(limits: &ReplyLimits, results: &[Buf], unbounded: u32) -> u32 {
     let has_unbounded = limits.items().iter().any(Option::is_none);
     let inline = limits.inline_max().filter(|_| !has_unbounded);
@@ -221,10 +221,10 @@ pub(super) fn max_reply(limits: &ReplyLimits, results: &[Buf], unbounded: u32) -
 pub(super) type Connection<'d, D> = (&'d mut Driver<D>, ConnectionId);
 
 /// Returns a received call in the memory into which the device has placed it. Items that the peer's
-/// Sends have placed stay where they are, except one in several parts: then all are put in place.
+/// Sends have placed are not copied. If one has several parts, all are copied into place.
 ///
 /// # Errors
-/// Fails if no memory is available to put the items in place.
+/// Fails if no memory is available to copy the items into place.
 pub(super) fn call<D: Device>(
     (driver, id): Connection<'_, D>,
     mut payload: Payload,

@@ -10,29 +10,29 @@ use crate::driver::ConnectError;
 /// The time without a connection, while there are calls.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// When it began, in the driver's time.
+    /// The start, in the driver's time.
     since: Option<u64>,
     cause: Option<Arc<ConnectError>>,
 }
 
 impl Outage {
-    /// Notes why the last attempt to connect failed.
+    /// Records the error of the last attempt to connect.
     pub(super) fn failed(&mut self, cause: Option<ConnectError>) {
         self.cause = cause.map(Arc::new).or(self.cause.take());
     }
 
-    /// Ends it: there is a connection.
+    /// Ends the outage: a connection is established.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }
 
-    /// Returns why the last attempt to connect failed.
+    /// Returns the error of the last attempt to connect.
     pub(super) fn cause(&self) -> Option<String> {
         self.cause.as_ref().map(ToString::to_string)
     }
 
-    /// Returns when calls fail because there was no connection for so long. Without calls there is
-    /// no such time, and it begins with the next call.
+    /// Returns the time at which calls fail for lack of a connection. Without calls there is none,
+    /// and the outage begins with the next call.
     pub(super) fn due(&mut self, has_calls: bool, now: u64, limit: Duration) -> Option<u64> {
         if !has_calls {
             self.since = None;
@@ -42,7 +42,7 @@ impl Outage {
         Some(self.since.get_or_insert(now).saturating_add(limit))
     }
 
-    /// Returns the error of the calls that fail now. It begins anew with the next call.
+    /// Returns the error of the calls that fail now. The outage begins again with the next call.
     pub(super) fn fail(&mut self) -> CallErrorKind {
         self.since = None;
         let none = || CallErrorKind::Connect(Arc::new(ConnectError::Unanswered));

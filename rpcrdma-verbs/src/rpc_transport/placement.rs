@@ -1,4 +1,4 @@
-//! On which of its threads a server serves a connection.
+//! The placement of connections on the threads of a server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,31 +10,31 @@ use ::tokio::sync::mpsc::{Receiver, Sender, channel};
 use crate::driver::{Driver, IncomingConnection, ListenerHandle};
 use crate::provider::Device;
 
-/// The most requests to connect that wait for one thread; others are rejected.
+/// The maximum number of requests to connect that wait for one thread. Further ones are rejected.
 const MAX_WAITING: usize = 4096;
 
 /// Returns the number of a thread for a peer.
 type OfPeer = dyn Fn(SocketAddr) -> usize + Send + Sync;
 
-/// On which of its threads a server serves the next connection.
+/// Selects the thread of a server that serves the next connection.
 ///
 /// A connection stays on its thread. If that thread has ended, or too many connections wait for it,
 /// the next one is taken.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum ConnectionPlacement {
-    /// On one after the other.
+    /// The threads take turns.
     #[default]
     RoundRobin,
-    /// On the one that has the fewest connections.
+    /// The thread with the fewest connections.
     FewestConnections,
-    /// On the one that a function of the peer's address names; the numbers of the threads go round.
+    /// The thread that a function of the peer's address selects, modulo the number of threads.
     ByPeer(Arc<OfPeer>),
 }
 
 impl ConnectionPlacement {
-    /// Places by a function of the peer's address: the number of a thread, from zero. Numbers beyond
-    /// the last thread begin again at the first.
+    /// Places connections by a function of the peer's address. It returns the number of a thread,
+    /// modulo the number of threads.
     ///
     /// ```
     /// use rpcrdma_verbs::ConnectionPlacement;
@@ -61,19 +61,19 @@ impl fmt::Debug for ConnectionPlacement {
     }
 }
 
-/// The end of a server that takes requests to connect, and hands them to the threads.
+/// The acceptor: it takes requests to connect, and passes them to the threads.
 pub(super) struct Acceptor<D: Device> {
     placement: ConnectionPlacement,
     threads: Vec<Outlet<D>>,
-    /// The thread that is next in turn.
+    /// The next thread in turn.
     next: usize,
 }
 
-/// A thread, as the acceptor sees it.
+/// The acceptor's end of one thread.
 struct Outlet<D: Device> {
     requests: Sender<IncomingConnection<D>>,
     placed: u64,
-    /// How many of those have ended, or were rejected.
+    /// The number of those that have ended or were rejected.
     ended: Arc<AtomicU64>,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Inlet<D: Device> {
     ended: Arc<AtomicU64>,
 }
 
-/// Returns an acceptor, and so many threads' ends.
+/// Returns an acceptor, and the ends of this number of threads.
 pub(super) fn acceptor<D: Device>(
     threads: usize,
     placement: ConnectionPlacement,
@@ -99,7 +99,7 @@ pub(super) fn acceptor<D: Device>(
     (acceptor, inlets)
 }
 
-/// Returns the acceptor of a server that has one thread, and the thread's end.
+/// Returns the acceptor of a server with one thread, and the thread's end.
 pub(super) fn acceptor_of_one<D: Device>() -> (Acceptor<D>, Inlet<D>) {
     let (thread, inlet) = outlet();
     let acceptor = Acceptor {
@@ -110,7 +110,7 @@ pub(super) fn acceptor_of_one<D: Device>() -> (Acceptor<D>, Inlet<D>) {
     (acceptor, inlet)
 }
 
-/// Returns both ends of the way of requests to a thread.
+/// Returns both ends of the queue of requests to a thread.
 fn outlet<D: Device>() -> (Outlet<D>, Inlet<D>) {
     let (sender, receiver) = channel(MAX_WAITING);
     let ended = Arc::new(AtomicU64::new(0));
@@ -129,7 +129,7 @@ fn outlet<D: Device>() -> (Outlet<D>, Inlet<D>) {
 }
 
 impl<D: Device> Acceptor<D> {
-    /// Hands the requests that have come to the threads. Returns how many there were.
+    /// Passes arrived requests to the threads. Returns their number.
     pub(super) fn place(&mut self, driver: &mut Driver<D>, listener: ListenerHandle) -> usize {
         let mut count = 0;
         while let Some(request) = driver.next_request(listener) {
@@ -157,7 +157,7 @@ impl<D: Device> Acceptor<D> {
         Err(request)
     }
 
-    /// Returns the number of the thread that the placement names.
+    /// Returns the number of the thread that the placement selects.
     fn choose(&mut self, peer: SocketAddr) -> usize {
         let count = self.threads.len();
         match &self.placement {
@@ -183,7 +183,7 @@ impl<D: Device> Outlet<D> {
 }
 
 impl<D: Device> Inlet<D> {
-    /// Hands the requests that have come to the thread's listener. Returns how many there were.
+    /// Passes arrived requests to the thread's listener. Returns their number.
     pub(super) fn take(&mut self, driver: &mut Driver<D>, listener: ListenerHandle) -> usize {
         let mut count = 0;
         while let Ok(request) = self.requests.try_recv() {
@@ -193,7 +193,7 @@ impl<D: Device> Inlet<D> {
         count
     }
 
-    /// Waits for the next request; for ever if there will be none.
+    /// Waits for the next request; for ever if none can follow.
     pub(super) async fn next(&mut self) -> IncomingConnection<D> {
         match self.requests.recv().await {
             Some(request) => request,
@@ -211,8 +211,7 @@ impl<D: Device> Inlet<D> {
         driver.hand_over(listener, request);
     }
 
-    /// Tells the acceptor how many of the requests that were taken are left, as connections or
-    /// undecided.
+    /// Informs the acceptor how many of the taken requests are left, as connections or undecided.
     pub(super) fn tell(&mut self, left: usize) {
         let ended = self.taken.saturating_sub(left as u64);
         if ended != self.told {
@@ -221,7 +220,7 @@ impl<D: Device> Inlet<D> {
         }
     }
 
-    /// Takes no more requests, and rejects those that wait.
+    /// Accepts no more requests, and rejects the waiting ones.
     pub(super) fn close(&mut self, driver: &mut Driver<D>) {
         self.requests.close();
         while let Ok(request) = self.requests.try_recv() {

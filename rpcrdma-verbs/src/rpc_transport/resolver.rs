@@ -1,4 +1,4 @@
-//! The addresses of a server that is known by its name.
+//! The addresses of a server with a name.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::driver::ConnectError;
 pub enum ServerName {
     /// Its address.
     Address(SocketAddr),
-    /// Its name and port, such as `storage-1:20049`. The name is resolved for each connection.
+    /// Its name and port, such as `storage-1:20049`. The name is looked up for each connection.
     Name(Arc<str>),
 }
 
@@ -56,7 +56,7 @@ type LookUp = fn(Arc<str>) -> Lookup;
 pub(super) struct Resolver {
     server: ServerName,
     look_up: LookUp,
-    /// The addresses that no attempt has taken yet.
+    /// The addresses that no attempt has used yet.
     untried: VecDeque<SocketAddr>,
     lookup: Option<Lookup>,
 }
@@ -71,8 +71,8 @@ impl Resolver {
         }
     }
 
-    /// Returns the address for an attempt, or begins to look the name up: then
-    /// [`resolved`](Self::resolved) has the address.
+    /// Returns the address for an attempt; or begins a lookup, whose result
+    /// [`resolved`](Self::resolved) returns.
     pub(super) fn next_address(&mut self) -> Option<SocketAddr> {
         let name = match &self.server {
             ServerName::Address(address) => return Some(*address),
@@ -87,7 +87,7 @@ impl Resolver {
         None
     }
 
-    /// Waits for the address that is looked up: for ever if none is.
+    /// Waits for the address of the lookup; for ever without one.
     pub(super) async fn resolved(&mut self) -> Result<SocketAddr, ConnectError> {
         let Some(lookup) = &mut self.lookup else {
             return pending().await;
@@ -100,7 +100,7 @@ impl Resolver {
         first.ok_or_else(|| ConnectError::Unresolved(none()))
     }
 
-    /// Forgets the addresses: the next connection looks the name up again.
+    /// Drops the addresses, so that the next connection looks the name up again.
     pub(super) fn forget_addresses(&mut self) {
         self.untried.clear();
     }
@@ -160,7 +160,7 @@ mod tests {
         }
         assert_eq!(resolver.next_address(), None);
         assert_eq!(now(resolver.resolved()).unwrap().unwrap(), at(20));
-        // There is a connection. The next one asks again.
+        // A connection is established. The next connection looks the name up again.
         resolver.forget_addresses();
         assert_eq!(resolver.next_address(), None);
         assert_eq!(now(resolver.resolved()).unwrap().unwrap(), at(30));
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(resolver.next_address(), None);
             let error = now(resolver.resolved()).unwrap().unwrap_err();
             assert_eq!(error.to_string(), text);
-            // The next attempt looks it up again.
+            // The next attempt looks the name up again.
             assert_eq!(resolver.next_address(), None);
             assert!(now(resolver.resolved()).is_some());
         }

@@ -1,4 +1,4 @@
-//! The server's end: a router that is served on one thread, or on several.
+//! A server: a router on one thread, or on several.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -20,12 +20,12 @@ use crate::driver::{Driver, ListenerHandle};
 use crate::memory::Budget;
 use crate::provider::Device;
 
-/// A server on threads of its own. When it is dropped, the server drains: it takes no more
-/// connections, and answers the calls that it has.
+/// A server on threads of its own. Dropping it drains the server: it accepts no more connections,
+/// and answers its calls.
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
-    /// Dropping them lets the threads drain.
+    /// Dropping them drains the threads.
     ends: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<Result<(), TransportError>>>,
 }
@@ -37,18 +37,18 @@ impl RunningServer {
         self.address
     }
 
-    /// Lets the server drain, and waits until it has.
+    /// Drains the server, and waits until it has drained.
     ///
     /// # Errors
-    /// Returns why the server, or one of its threads, ended earlier.
+    /// The server, or one of its threads, has failed.
     pub fn drain(mut self) -> Result<(), TransportError> {
         self.ends.clear();
-        // All drain at once: each is waited for, whatever has become of the others.
+        // All threads drain at once. This waits for each, even if another has failed.
         let ended: Vec<_> = self.threads.into_iter().map(joined).collect();
         ended.into_iter().collect()
     }
 
-    /// Starts one more thread, and waits until it serves. The first one gets the acceptor.
+    /// Starts one more thread, and waits until it serves. The first thread gets the acceptor.
     fn start_thread<D: Device, P: LocalPrograms>(
         &mut self,
         device: &D,
@@ -66,7 +66,7 @@ impl RunningServer {
         let parts = (device.clone(), budget.clone(), config, self.address);
         let thread = spawn_thread("rpcrdma-server", move || async move {
             let until = async {
-                // It ends by being dropped.
+                // The thread ends when this is dropped.
                 let _ = ended.await;
             };
             let (device, budget, config, address) = parts;
@@ -95,10 +95,10 @@ fn joined(thread: JoinHandle<Result<(), TransportError>>) -> Result<(), Transpor
     ended.unwrap_or_else(|_| Err(std::io::Error::other("the server's thread panicked").into()))
 }
 
-/// Makes the router of a thread, on that thread.
+/// Creates the router of a thread, on that thread.
 pub(super) type RouterMaker<P> = Box<dyn FnOnce() -> Router<P> + Send>;
 
-/// Serves a router at an address, on a thread of its own, on which `router` makes the router.
+/// Serves a router at an address, on a thread of its own, on which `router` creates the router.
 ///
 /// A [`ServerBuilder`](crate::ServerBuilder) serves on several threads, and at several addresses.
 ///
@@ -139,18 +139,19 @@ pub(super) fn serve_on_threads<D: Device, P: LocalPrograms>(
     for (router, inlet) in routers.into_iter().zip(inlets) {
         let requests = (acceptor.take(), inlet);
         if let Err(error) = server.start_thread(device, &budget, config, requests, router) {
-            // The other threads end before the caller may try again.
+            // The other threads end before this returns, so that the caller may try again.
             return server.drain().and(Err(error));
         }
     }
     Ok(server)
 }
 
-/// Serves a router at an address until a future ends, and then until the calls that were taken are
-/// answered. `bound` gets the address once the server listens.
+/// Serves a router at an address until a future ends, and then drains. `bound` gets the address
+/// once the server listens.
 ///
 /// # Errors
-/// Fails if the settings are invalid, the address is not available, or the driver cannot go on.
+/// Fails if the settings are invalid, if the address is not available, or if the driver cannot
+/// continue.
 pub async fn run_server<D: Device, P: LocalPrograms>(
     device: &D,
     address: SocketAddr,
@@ -173,10 +174,10 @@ struct Core<D: Device, P> {
     server: LocalServer<P>,
     waiter: Waiter,
     publisher: Publisher,
-    /// The server's own listener, to which requests are handed over.
+    /// The thread's listener, to which requests are passed.
     listener: ListenerHandle,
     inlet: Inlet<D>,
-    /// Of the first thread: it listens at the address.
+    /// The acceptor, which listens at the address; the first thread has it.
     acceptor: Option<(ListenerHandle, Acceptor<D>)>,
 }
 
@@ -214,7 +215,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
         })
     }
 
-    /// Serves until a future ends, and then until the calls that were taken are answered.
+    /// Serves until a future ends, and then drains.
     async fn run(mut self, until: impl Future<Output = ()>) -> Result<(), TransportError> {
         let mut until = pin!(until);
         let mut drains = false;
@@ -256,7 +257,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
         }
     }
 
-    /// Places requests to connect, and takes those that are placed here. Returns how many.
+    /// Places requests to connect, and takes those of this thread. Returns their number.
     fn take_requests(&mut self) -> usize {
         let mut count = 0;
         if let Some((listener, acceptor)) = &mut self.acceptor {

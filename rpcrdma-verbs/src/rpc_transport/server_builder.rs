@@ -16,7 +16,7 @@ use crate::provider::Device;
 
 /// A server that offers the same services at several addresses, over RDMA and over TCP.
 ///
-/// Its clients have their limits over all addresses and threads together, and it has one reply
+/// The limits of its clients hold over all addresses and threads together, and there is one reply
 /// cache.
 ///
 /// ```
@@ -55,15 +55,15 @@ pub struct ServerBuilder<P> {
 /// Starts the server at an address over RDMA.
 type Start<P> = dyn FnOnce(&ServerBuilder<P>) -> Result<RunningServer, TransportError> + Send;
 
-/// An address, and how it is served.
+/// An address, and its transport.
 enum Listener<P> {
     Rdma(Box<Start<P>>),
     Tcp(SocketAddr),
 }
 
 impl<P: Programs + LocalPrograms> ServerBuilder<P> {
-    /// Creates a server of what a function makes: the services' clones, in a router for each thread
-    /// and address.
+    /// Creates a server of the routers that a function returns, one for each thread and address.
+    /// They usually contain clones of the same services.
     pub fn new(router: impl Fn() -> Router<P> + Send + Sync + 'static) -> Self {
         Self {
             router: Arc::new(router),
@@ -77,35 +77,35 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         }
     }
 
-    /// Sets how many threads serve each address over RDMA, one if it is not set: each has a driver, a
-    /// router and the connections that are placed on it, and shares nothing with the others for a
-    /// call. The memory of the settings is that of all together. Over TCP the threads of the runtime
+    /// Sets the number of threads for each address over RDMA (default 1). Each has a driver, a
+    /// router and its connections, and shares nothing with other threads for a call. The memory
+    /// limit of the settings is for all threads together. Over TCP the threads of the runtime
     /// serve.
     pub fn threads(mut self, threads: std::num::NonZeroUsize) -> Self {
         self.threads = threads.get();
         self
     }
 
-    /// Sets on which of the threads a connection is served.
+    /// Sets the placement of connections on the threads.
     pub fn placement(mut self, placement: ConnectionPlacement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Sets the control: who may connect, and the limits.
+    /// Sets the control: the admission of peers, and the limits.
     pub fn control(mut self, control: &ServerControl) -> Self {
         self.control = control.clone();
         self
     }
 
-    /// Sets how replies are kept: by a [`ReplyCacheConfig`](oncrpc::ReplyCacheConfig), or in a cache
-    /// that other servers have, too.
+    /// Sets the reply cache: a [`ReplyCacheConfig`](oncrpc::ReplyCacheConfig), or a cache that
+    /// several servers share.
     pub fn reply_cache(mut self, cache: impl Into<ReplyCache>) -> Self {
         self.reply_cache = cache.into();
         self
     }
 
-    /// Sets the settings over RDMA, the control apart.
+    /// Sets the settings over RDMA. Their control is ignored.
     pub fn rdma_config(mut self, config: ServerConfig) -> Self {
         self.config = config;
         self
@@ -117,8 +117,8 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         self
     }
 
-    /// Adds an address over RDMA, which is served by [threads](Self::threads) of its own; port 0 asks
-    /// for any.
+    /// Adds an address over RDMA, which its own [threads](Self::threads) serve; port 0 selects a
+    /// free port.
     pub fn rdma<D: Device>(mut self, device: &D, address: SocketAddr) -> Self {
         let device = device.clone();
         self.listeners
@@ -131,13 +131,13 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         self
     }
 
-    /// Returns a function that makes a router, which has the server's reply cache.
+    /// Returns a function that creates a router with the server's reply cache.
     fn router_maker(&self) -> RouterMaker<P> {
         let (router, cache) = (self.router.clone(), self.reply_cache.clone());
         Box::new(move || router().reply_cache(cache))
     }
 
-    /// Adds an address over TCP, which is served by tasks of the runtime; port 0 asks for any.
+    /// Adds an address over TCP, which tasks of the runtime serve; port 0 selects a free port.
     pub fn tcp(mut self, address: SocketAddr) -> Self {
         self.listeners.push(Listener::Tcp(address));
         self
@@ -146,7 +146,8 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
     /// Listens at all addresses, and serves.
     ///
     /// # Errors
-    /// Fails if the settings are invalid, or an address is not available. Nothing is served then.
+    /// Fails if the settings are invalid, or an address is not available. Then no address is
+    /// served.
     pub async fn start(mut self) -> Result<RunningServers, TransportError> {
         let mut running = RunningServers::default();
         for listener in std::mem::take(&mut self.listeners) {
@@ -181,7 +182,7 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         running
             .tcp
             .push(::tokio::spawn(server.run_until(async move {
-                // It ends by being dropped.
+                // The server ends when this is dropped.
                 let _ = ended.await;
             })));
         Ok(())
@@ -197,8 +198,8 @@ impl<P> fmt::Debug for ServerBuilder<P> {
     }
 }
 
-/// A server at several addresses. When it is dropped, it drains: it takes no more connections, and
-/// answers the calls that it has.
+/// A server at several addresses. Dropping it drains the server: it accepts no more connections,
+/// and answers its calls.
 #[derive(Debug, Default)]
 pub struct RunningServers {
     addresses: Vec<SocketAddr>,
@@ -215,16 +216,16 @@ impl RunningServers {
         &self.addresses
     }
 
-    /// Lets the server drain at all addresses, and waits until it has.
+    /// Drains the server at all addresses, and waits until it has drained.
     ///
     /// # Errors
-    /// Returns why it ended earlier at one of them.
+    /// The server has failed at one of them.
     pub async fn drain(self) -> Result<(), TransportError> {
         let Self {
             rdma, ends, tcp, ..
         } = self;
         drop(ends);
-        // All drain at once: each begins before one is waited for.
+        // All addresses drain at once: each begins before the first wait.
         let rdma: Vec<_> = rdma
             .into_iter()
             .map(|server| spawn_blocking(|| server.drain()))

@@ -1,4 +1,4 @@
-//! The services that a client carries on a driver that its user drives.
+//! The services of a client, for backward calls.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -14,8 +14,8 @@ use crate::driver::{Driver, Payload};
 use crate::memory::Pool;
 use crate::provider::Device;
 
-/// Returns the settings of a client that carries no services: the server hears of it where the
-/// version has a message for it, and backward calls are refused.
+/// Returns the settings of a client without services: they announce it to the server in Version
+/// Two, and backward calls are refused.
 // spec: bd-6-a, xc3-3.3-a
 pub(super) fn without_services(config: Config) -> Config {
     Config {
@@ -25,13 +25,13 @@ pub(super) fn without_services(config: Config) -> Config {
     }
 }
 
-/// Returns the server as the services of a client see it.
+/// Returns the server as the peer of the client's services.
 pub(super) fn server_of_services<D: Device>(pool: &Pool<D>) -> Peer {
     Peer {
         address: None,
         transport: "rdma",
         memory: Some(Arc::new(RegisteredMemory(pool.clone()))),
-        // The client's own channel is the way to the server.
+        // The client's own channel is the channel to the server.
         caller: Err(BackwardError::Transport),
         status: None,
     }
@@ -39,10 +39,10 @@ pub(super) fn server_of_services<D: Device>(pool: &Pool<D>) -> Peer {
 
 /// The services of a client, without the type of their router.
 pub(super) trait LocalServices<D: Device> {
-    /// Serves a call that has arrived.
+    /// Serves an arrived call.
     fn begin(&mut self, driver: &mut Driver<D>, call: CallOfConnection, payload: Payload);
 
-    /// Lets handlers that wait go on.
+    /// Continues waiting handlers.
     fn poll(&mut self, driver: &mut Driver<D>);
 }
 

@@ -1,4 +1,4 @@
-//! Threads of channels and servers, and why they end.
+//! Threads of channels and servers, and their errors.
 
 use std::error::Error;
 use std::fmt;
@@ -10,9 +10,9 @@ use crate::provider::VerbError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// The driver cannot go on, or could not begin.
+    /// The driver failed, or could not start.
     Driver(DriverError),
-    /// The thread, its runtime, or a descriptor of the driver.
+    /// The thread, its runtime, or a descriptor of the driver failed.
     System(std::io::Error),
 }
 

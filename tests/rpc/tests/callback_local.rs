@@ -216,7 +216,7 @@ fn no_call_goes_before_the_client_is_ready() {
     assert_eq!(ends.fail(9, Does::Nothing).unwrap(), 9);
     let caller = ends.caller();
     let error = caller.fail(&7).begin(&mut ends.far).unwrap_err();
-    let text = "can't call the client: it has not said that it is ready for calls";
+    let text = "can't call the client: it has not announced that it is ready for calls";
     assert_error(&error, text, Execution::NotExecuted);
     assert!(ends.listener.0.borrow().is_empty());
     ends.fail(9, Does::TakesCaller).unwrap();

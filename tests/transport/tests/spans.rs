@@ -87,7 +87,7 @@ fn an_rpc_has_a_span_that_says_how_it_travelled_and_why() {
     for part in [
         " xid=",
         "bytes=65580",
-        "items read apart: 1, as the rest fits",
+        "items in Read chunks: 1, as the rest fits",
         "the reply inline",
     ] {
         assert!(sent.contains(part), "{part:?} is not in {sent:?}");

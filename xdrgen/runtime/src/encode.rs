@@ -70,9 +70,9 @@ pub trait Encode {
     fn gather<'b, 's: 'b>(
         &'s self,
         buf: &'b mut [u8],
-        kept: &'b mut [GatherEntry<'s>],
+        entries: &'b mut [GatherEntry<'s>],
     ) -> Result<GatherList<'b, 's>> {
-        let mut gather = GatherEncoder::new(buf, kept);
+        let mut gather = GatherEncoder::new(buf, entries);
         self.encode(&mut gather)?;
         Ok(gather.finish())
     }

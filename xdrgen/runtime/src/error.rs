@@ -30,6 +30,10 @@ const _: () = assert!(
     size_of::<Result<()>>() == 8,
     "an error must fit in one register"
 );
+const _: () = assert!(
+    ErrorKind::ALL.len() == ErrorKind::ArmMismatch as usize + 1,
+    "the last kind must be the last of all"
+);
 
 impl Error {
     /// Creates an error at an offset, in bytes, from the start of the input or output.
@@ -122,7 +126,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// All kinds, in order of definition.
+    /// All kinds, in order of definition. [`Error::kind`] indexes this list by the number of the
+    /// kind, so each kind must be in it.
     pub const ALL: [Self; 13] = [
         Self::UnexpectedEnd,
         Self::InvalidBool,

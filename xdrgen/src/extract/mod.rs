@@ -1,9 +1,10 @@
 //! Extracts the XDR from a document and applies errata to it.
 //!
-//! `txt.rs` reads drafts and RFCs as published, `markup.rs` their RFCXML and markdown, `x.rs` reads
-//! plain XDR. The file extension selects the format; without a known one the content does. For
-//! documents without markers, `prose.rs` finds definitions in the text, if it is asked to. The result is lines of XDR
-//! with their positions in the document.
+//! `txt.rs` reads drafts and RFCs as published, `markup.rs` their RFCXML and markdown, and `x.rs`
+//! plain XDR. The file extension selects the format; without a known one the content does. In
+//! documents without markers, `prose.rs` finds definitions in the text, if it is asked to. The
+//! results are texts in the [`SourceMap`], whose lines know their positions in the document. Nothing
+//! here parses XDR.
 
 mod line;
 mod markup;

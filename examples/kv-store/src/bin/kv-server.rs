@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Returns who may connect, and the limits, over both transports together.
+/// Returns the control: the admission of peers, and the limits over both transports together.
 fn control(options: &Options) -> ServerControl {
     let limits = ServerLimits::new()
         .max_connections(4096)
@@ -111,7 +111,7 @@ fn control(options: &Options) -> ServerControl {
     })
 }
 
-/// Returns the cache of the replies to PUT and DELETE, which no call that comes again executes again.
+/// Returns the reply cache, so that no retransmitted PUT or DELETE is executed again.
 fn reply_cache() -> ReplyCache {
     let config = ReplyCacheConfig::new().max_bytes(64 << 20);
     ReplyCache::new(config.max_age(Duration::from_secs(120)))

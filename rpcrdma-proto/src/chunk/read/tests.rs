@@ -46,7 +46,7 @@ fn assemble(plan: &ReadPlan<'_>, stream: &[u8], memory: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_moved_is_all_inline() {
+fn call_without_chunks_is_inline() {
     let plan = inline(&[], 40).unwrap();
     assert!(plan.is_inline());
     assert_eq!(
@@ -63,7 +63,7 @@ fn nothing_moved_is_all_inline() {
 /// As many segments and bytes as the limits allow are taken, and no more.
 // spec: v2-2.2-a
 #[test]
-fn the_limits_are_the_most_that_is_taken() {
+fn chunks_up_to_the_limits_are_accepted() {
     let list = [segment(0, 1, 0, 40), segment(40, 1, 40, 8)];
     let moved = [segment(8, 1, 0, 4), segment(12, 1, 4, 4)];
     for (max_segments, max_bytes, found) in [
@@ -88,7 +88,7 @@ fn the_limits_are_the_most_that_is_taken() {
 /// RFC 8166, section 3.4.5: segments of one Position are one item, padded as a whole.
 // spec: rfc8166-3.4.5-a
 #[test]
-fn segments_of_one_chunk_are_one_item() {
+fn segments_with_one_position_form_one_item() {
     let list = [
         segment(8, 1, 0, 3),
         segment(8, 1, 10, 0),
@@ -113,7 +113,7 @@ fn segments_of_one_chunk_are_one_item() {
 
 /// Chunks follow each other, without anything between, at the beginning and at the end.
 #[test]
-fn chunks_may_touch() {
+fn adjacent_chunks_are_accepted() {
     let list = [segment(4, 1, 0, 5), segment(12, 1, 5, 3)];
     let plan = inline(&list, 4).unwrap();
     assert_eq!(
@@ -125,7 +125,7 @@ fn chunks_may_touch() {
 /// RFC 8166, section 3.5.3: the Payload stream may be a chunk itself, with items taken out of it.
 // spec: rfc8166-3.5.3-b
 #[test]
-fn long_calls_are_read_around_their_items() {
+fn long_call_is_read_with_its_items() {
     let list = [
         segment(0, 1, 0, 6),
         segment(0, 1, 6, 6),
@@ -157,7 +157,7 @@ fn long_calls_are_read_around_their_items() {
 
 // spec: rfc8166-3.4.5-b
 #[test]
-fn what_is_no_list_is_refused() {
+fn invalid_read_lists_are_refused() {
     use ChunkError::*;
     let whole = u64::MAX;
     let inlines: [(&[v2::ReadSegment], ChunkError); 9] = [
@@ -231,9 +231,9 @@ fn messages() -> impl Strategy<Value = (Vec<(usize, usize)>, usize, Vec<usize>)>
 }
 
 proptest! {
-    /// What a requester takes out of a message, the responder puts back, in both forms.
+    /// The responder reassembles what the requester reduced, in both forms.
     #[test]
-    fn what_is_taken_out_is_put_back((items, tail, cuts) in messages()) {
+    fn read_plan_reassembles_the_message((items, tail, cuts) in messages()) {
         let mut number = 0u8;
         let mut bytes = |count: usize| -> Vec<u8> {
             (0..count).map(|_| { number = number.wrapping_add(1); number }).collect()
@@ -283,9 +283,9 @@ proptest! {
         prop_assert_eq!(assemble(&plan, &stream, &memory), &message[..]);
     }
 
-    /// Whatever the numbers are: a fault, or pieces that follow each other to the message's end.
+    /// Any numbers give an error, or contiguous pieces up to the end of the message.
     #[test]
-    fn any_list_ends_well(
+    fn any_read_list_is_planned_or_refused(
         numbers in proptest::collection::vec((0u32..64, 0u32..40, any::<u64>(), any::<bool>()), 0..8),
         stream in 0usize..100,
     ) {

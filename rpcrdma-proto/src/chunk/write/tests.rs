@@ -57,7 +57,7 @@ fn segments_are_filled_in_order() {
 
 /// RFC 8166, section 4.3.2.3.
 #[test]
-fn empty_chunks_take_nothing() {
+fn empty_chunks_have_no_capacity() {
     let chunk = chunk(&[]).unwrap();
     assert_eq!(
         (chunk.is_empty(), chunk.capacity(), chunk.fill(9).count()),
@@ -67,7 +67,7 @@ fn empty_chunks_take_nothing() {
 }
 
 #[test]
-fn what_is_no_chunk_is_refused() {
+fn invalid_write_chunks_are_refused() {
     let beyond = v2::Segment {
         handle: 1,
         length: 2,
@@ -92,7 +92,7 @@ fn what_is_no_chunk_is_refused() {
 }
 
 #[test]
-fn only_what_was_offered_comes_back() {
+fn returned_chunks_must_match_the_offered_ones() {
     let offered: Vec<Segment> = [segment(1, 10), segment(2, 10)].map(Segment::from).into();
     let back = |segments: &[(u32, u32)]| {
         let segments = segments

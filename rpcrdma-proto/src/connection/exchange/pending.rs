@@ -1,5 +1,5 @@
-//! Requested changes that are neither made nor rejected yet (xcharext-02, sections 4.3 and 4.4).
-//! xcharext-03 has no pending changes.
+//! Requested changes that are pending: neither made nor rejected (xcharext-02, sections 4.3 and
+//! 4.4). xcharext-03 has no pending changes.
 
 use arrayvec::ArrayVec;
 
@@ -53,13 +53,13 @@ pub(super) struct PendingChanges(ArrayVec<RequestedChange, 3>);
 
 impl PendingChanges {
     // spec: xc2-4.3-i, xc2-4.3-j
-    pub(super) fn push(&mut self, wish: RequestedChange) {
-        // A property of which a change is pending is not asked for again, and there are three.
-        let _ = self.0.try_push(wish);
+    pub(super) fn push(&mut self, change: RequestedChange) {
+        // A property has at most one pending change, and there are three properties.
+        let _ = self.0.try_push(change);
     }
 
     pub(super) fn has(&self, code: Propid) -> bool {
-        self.0.iter().any(|wish| wish.value.code() == code)
+        self.0.iter().any(|change| change.value.code() == code)
     }
 
     /// Handles an update that clears the pending change of a property.
@@ -70,7 +70,7 @@ impl PendingChanges {
         peer: &PropertyValues,
     ) -> Option<ChangeOutcome> {
         let is_told =
-            |wish: &RequestedChange| now.iter().any(|value| value.which == wish.value.code());
+            |change: &RequestedChange| now.iter().any(|value| value.which == change.value.code());
         let at = self.0.iter().position(is_told)?;
         Some(self.0.remove(at).outcome(peer))
     }
@@ -115,7 +115,7 @@ impl LocalChanges {
         let same = |other: &LocalChange| other.value.code() == value.code();
         let clears = is_awaited || self.all.iter().any(|other| same(other) && other.clears);
         self.all.retain(|other| !same(other));
-        // There are three properties, and as many places.
+        // There are three properties, and the vector has three places.
         let _ = self.all.try_push(LocalChange { value, clears });
     }
 

@@ -1,18 +1,18 @@
 use super::*;
 use crate::v2::properties::Bkreqsup;
 
-/// What becomes of each change that a peer may ask for, where our receives have 8192 bytes and may
-/// have 10,000, and backward calls go inline.
+/// The decision about each change that a peer may request. Our receives have 8192 bytes and may
+/// grow to 10,000, and backward calls are inline.
 // spec: xc3-3.1-h, xc3-3.1-i, xc2-3.1-h, xc2-3.1-i, xc2-4.3-i
 #[test]
-fn what_becomes_of_a_change() {
+fn decisions_about_requested_changes() {
     let ours = PropertyValues {
         receive_buffer_size: 8192,
         remote_invalidation: false,
         backward_support: Bkreqsup::Inline,
     };
     let size = BasicProperty::ReceiveBufferSize;
-    let means =
+    let limits =
         [PropertyDraft::Properties, PropertyDraft::Characteristics].map(|draft| ChangeLimits {
             draft,
             can_invalidate: false,
@@ -53,19 +53,19 @@ fn what_becomes_of_a_change() {
             [Decision::Reject; 2],
         ),
     ] {
-        for (means, decision) in means.iter().zip(decisions) {
+        for (limits, decision) in limits.iter().zip(decisions) {
             assert_eq!(
-                means.decide(wanted, &ours),
+                limits.decide(wanted, &ours),
                 decision,
                 "{wanted:?} of {:?}",
-                means.draft
+                limits.draft
             );
         }
     }
-    for means in means {
+    for limits in limits {
         let can = ChangeLimits {
             can_invalidate: true,
-            ..means
+            ..limits
         };
         assert_eq!(
             can.decide(BasicProperty::RemoteInvalidation(true), &ours),
@@ -83,22 +83,22 @@ fn what_becomes_of_a_change() {
     }
 }
 
-/// A larger size is pending if what will come of it is something.
+/// A larger size is pending only if the receives will grow.
 // spec: xc2-4.3-i, xc2-4.3-j
 #[test]
-fn what_will_not_come_is_not_pending() {
+fn growth_is_pending_only_if_it_will_happen() {
     let ours = PropertyValues {
         receive_buffer_size: 8192,
         ..PropertyValues::DEFAULT
     };
     let decide = |wanted, most, posted| {
-        let means = ChangeLimits {
+        let limits = ChangeLimits {
             draft: PropertyDraft::Characteristics,
             can_invalidate: false,
             most,
             posted,
         };
-        means.decide(BasicProperty::ReceiveBufferSize(wanted), &ours)
+        limits.decide(BasicProperty::ReceiveBufferSize(wanted), &ours)
     };
     assert_eq!(
         decide(9000, 8192, 8192),
@@ -118,9 +118,9 @@ fn what_will_not_come_is_not_pending() {
     );
 }
 
-/// The last value of a property is told, once.
+/// The last value of a property is announced once.
 #[test]
-fn changes_of_one_property_are_one() {
+fn only_the_last_change_of_a_property_is_announced() {
     let mut exchange = PropertyExchange::new(&Config::client());
     for size in [8192, 16_384] {
         exchange.update(BasicProperty::ReceiveBufferSize(size));

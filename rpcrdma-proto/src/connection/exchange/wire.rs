@@ -84,7 +84,7 @@ impl PropertyDraft {
         }
     }
 
-    /// Decodes a property operation; returns `None` if the operation is another one.
+    /// Decodes a property operation; returns `None` for any other operation.
     ///
     /// # Errors
     /// It is malformed. Its values are not decoded here.
@@ -135,8 +135,8 @@ impl PropertyDraft {
         }
     }
 
-    /// Writes an update of all changes, or of the first in the draft whose updates have one value.
-    /// Returns its size in bytes and the number of changes in it.
+    /// Writes an update of all changes; in xcharext-02, whose updates have one value, of the first
+    /// change. Returns its size in bytes and the number of changes in it.
     // spec: xc3-4-h, xc3-4.4-b, xc3-3-n, xc2-3-j, xc2-4.4-c, xc2-4.4-e, xc2-4.4-f, xc2-4.4-g
     pub(super) fn write_update(
         self,
@@ -147,8 +147,7 @@ impl PropertyDraft {
         ours: &PropertyValues,
     ) -> Option<(usize, usize)> {
         let head = (xid, credits, MsgType::Call, ROPT_UPDPROP);
-        // What holds now: since it changed, the peer may have asked for another value and been told
-        // of it.
+        // The current value, since a request of the peer may have changed the property once more.
         let values: ArrayVec<_, 3> = changed
             .iter()
             .take(3)
@@ -220,28 +219,28 @@ impl PropertyExchange {
         buffer: &mut [u8],
         xid: u32,
         credits: u32,
-        link: &ConnectionParams,
+        params: &ConnectionParams,
     ) -> Option<usize> {
-        let ours = link.local;
+        let ours = params.local;
         let basics = [
             BasicProperty::ReceiveBufferSize(ours.receive_buffer_size),
             BasicProperty::RemoteInvalidation(ours.remote_invalidation),
             BasicProperty::BackwardSupport(ours.backward_support),
         ];
         let words = basics.map(|value| value.word().to_be_bytes());
-        self.with_abilities(|abilities| {
+        self.with_capabilities(|capabilities| {
             let mut start = ArrayVec::<Propval<'_>, { 3 + CAPABILITIES + MAX_REGISTERED }>::new();
             start.extend(basics.iter().zip(&words).map(|(value, word)| Propval {
                 which: value.code(),
                 data: word,
             }));
-            let staying = start.len()..start.len() + abilities.len();
-            start.extend(abilities.iter().copied());
+            let staying = start.len()..start.len() + capabilities.len();
+            start.extend(capabilities.iter().copied());
             start.extend(self.properties.iter().map(|one| Propval {
                 which: one.code,
                 data: &one.ours,
             }));
-            // The size stands at the beginning of the set.
+            // The size is the first element of the set.
             let size = u32::from(self.has_structure());
             let nochg = staying.fold(size, |subset, position| subset | 1 << position);
             let nochg: &[u32] = if nochg == 0 { &[] } else { &[nochg] };
@@ -257,10 +256,10 @@ impl PropertyExchange {
         })
     }
 
-    /// Passes our properties of rtrext-02 to `f`: none where the extension is off.
-    fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
+    /// Passes our properties of rtrext-02 to `f`; an empty slice if the extension is disabled.
+    fn with_capabilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
         match &self.capabilities {
-            Some(abilities) => abilities.with_xdr(f),
+            Some(capabilities) => capabilities.with_xdr(f),
             None => f(&[]),
         }
     }

@@ -24,7 +24,7 @@ pub(in crate::connection) struct CallReply<'a> {
     pub(in crate::connection) invalidated: Option<u32>,
 }
 
-/// Tells what a reply has brought about.
+/// The effect of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::connection) enum ReplyOutcome {
     /// An event refers to the buffer of the reply.
@@ -104,7 +104,9 @@ impl Requester {
     #[inline]
     fn return_credit(&mut self, credit: Option<Credit>, reserve: u32, grant: Option<u32>) {
         if let Some(credit) = credit {
-            self.reserved -= reserve;
+            if let Some(groups) = &mut self.groups {
+                groups.unreserve(reserve);
+            }
             // The receive queue has room for replies to as many messages as were requested.
             let grant = grant.map(|grant| grant.min(self.wanted));
             if credit.messages() > 1 && grant.is_none() {

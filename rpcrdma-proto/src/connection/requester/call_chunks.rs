@@ -8,7 +8,7 @@ use crate::chunk::Segment;
 use crate::connection::optional_lists::{Clear, OptionalLists};
 use crate::transfer::{DataItem, MAX_ITEMS, MAX_RESULTS, ResultSpec};
 
-/// The maximum number of regions of one call: its items, its results, the call and its reply.
+/// The maximum number of regions of one call: items, results, the call itself and its reply.
 const MAX_REGIONS: usize = MAX_ITEMS + MAX_RESULTS + 2;
 
 /// The reducible items and results of a call, and the segments that are exposed for it. Most calls
@@ -79,8 +79,8 @@ impl CallChunks {
         self.0.get().map_or(&[], |lists| &lists.segments)
     }
 
-    /// Records the segments of each exposed region, where none are recorded. Returns false if they
-    /// are more than `most`.
+    /// Records the segments of each exposed region, unless some are recorded already. Returns false
+    /// if there are more than `most`.
     pub(super) fn expose<'a>(
         &mut self,
         regions: impl Iterator<Item = &'a [Segment]>,
@@ -117,7 +117,7 @@ mod tests {
     use crate::transfer::DataItem;
 
     #[test]
-    fn nothing_is_left_of_an_earlier_call() {
+    fn lists_of_an_earlier_call_are_cleared() {
         let (item, segment) = (
             DataItem {
                 position: 4,

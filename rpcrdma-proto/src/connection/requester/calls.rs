@@ -14,15 +14,15 @@ use crate::connection::slab::Reset;
 #[derive(Debug)]
 pub(super) struct Calls<T> {
     slots: Vec<Slot<T>>,
-    /// The slots that are free again.
+    /// The freed slots.
     free: Vec<u32>,
     capacity: u32,
     /// The last XID that was used.
     last: u32,
     /// The slot of each XID, by the low bits of the XID. No two open XIDs share an entry: an XID
     /// that would is skipped. There are at least twice as many entries as slots, so few are
-    /// skipped. The entry of a closed XID stays until another XID takes it, since the slot is asked
-    /// for when the event that reports the end is handled.
+    /// skipped. The entry of a closed XID stays until another XID takes it, since the consumer
+    /// looks up the slot when it handles the event that reports the end.
     table: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ struct Slot<T> {
     value: T,
 }
 
-/// No place.
+/// No slot.
 const NONE: u32 = u32::MAX;
 
 impl<T: Reset> Calls<T> {
@@ -90,12 +90,12 @@ impl<T: Reset> Calls<T> {
         xid as usize & self.table.len().wrapping_sub(1)
     }
 
-    /// Takes a place for a value with the next XID that `taken` does not know: what the last one
-    /// has left there, all of which the next one is to change. None if there is no place.
+    /// Occupies a slot with the next XID that `taken` does not know. Returns the XID and the value
+    /// of the previous occupant, which the caller must overwrite; `None` if all slots are occupied.
     #[inline]
     pub(super) fn insert(&mut self, taken: impl Fn(u32) -> bool) -> Option<(u32, &mut T)> {
         let at = self.free.pop().or_else(|| self.add_slot())?;
-        // Half of the entries are free at least, so the end is near.
+        // At least half of the entries are free, so the loop ends soon.
         let xid = loop {
             self.last = self.last.wrapping_add(1);
             if !self.is_used(self.entry(self.last)) && !taken(self.last) {
@@ -109,7 +109,7 @@ impl<T: Reset> Calls<T> {
         Some((xid, &mut place.value))
     }
 
-    /// Takes the next XID of the sequence that is not `taken`, and gives it no value.
+    /// Takes the next XID of the sequence that is not `taken`, without a value.
     pub(super) fn next_xid(&mut self, taken: impl Fn(u32) -> bool) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1);
@@ -129,7 +129,7 @@ impl<T: Reset> Calls<T> {
         place.is_some_and(|place| place.is_open && self.entry(place.xid) == entry)
     }
 
-    /// Returns the index of the slot of an XID, whoever occupies it.
+    /// Returns the index of the slot of an XID, whether it is open or closed.
     #[inline]
     pub(super) fn index(&self, xid: u32) -> usize {
         self.table
@@ -156,7 +156,7 @@ impl<T: Reset> Calls<T> {
             .map(|place| &mut place.value)
     }
 
-    /// Ends a value: whether there was one.
+    /// Removes a value. Returns false if the XID is not open.
     #[inline]
     pub(super) fn remove(&mut self, xid: u32) -> bool {
         let Some(at) = self.table.get(self.entry(xid)).copied() else {
@@ -238,7 +238,7 @@ mod tests {
 
     /// XIDs of calls that are open for long are passed over, when their turn comes again.
     #[test]
-    fn open_xids_are_passed_over() {
+    fn open_xids_are_skipped() {
         let mut calls = Calls::new(40, 7);
         let long: Vec<u32> = (0..39).map(|_| insert(&mut calls)).collect();
         for _ in 0..2_000 {

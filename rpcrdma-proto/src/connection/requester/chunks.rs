@@ -109,7 +109,7 @@ fn chunks_returned(
         let offered = offered.iter().copied();
         match region {
             CallRegion::Result(_) => {
-                // A responder that omits the list has used none of it.
+                // A responder that omits the list has not used it.
                 let bytes = match writes.next() {
                     Some(chunk) => {
                         chunk.and_then(|chunk| chunk::check_returned(offered, chunk.segments()))

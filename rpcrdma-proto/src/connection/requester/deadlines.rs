@@ -5,8 +5,8 @@ use core::cmp::Reverse;
 
 use super::NO_DEADLINE;
 
-/// A heap of deadlines. The entry of a call that has ended stays until it comes to the top or the
-/// heap is full, so the end of a call takes no step here.
+/// A heap of deadlines. The entry of a call that has ended stays until it reaches the top or the
+/// heap is full, so the end of a call takes no time here.
 #[derive(Default, Debug)]
 pub(super) struct Deadlines {
     heap: BinaryHeap<Reverse<(u64, u32)>>,

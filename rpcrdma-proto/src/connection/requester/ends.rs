@@ -44,7 +44,9 @@ impl Requester {
             if request.credit.is_some()
                 && !matches!(request.state, RequestState::Exposing | RequestState::Ready)
             {
-                self.reserved -= request.reserve();
+                if let Some(groups) = &mut self.groups {
+                    groups.unreserve(request.reserve());
+                }
                 request.credit = None;
             }
             match (request.state, request.kind) {
@@ -121,7 +123,9 @@ impl Requester {
             && let Some(credit) = request.credit.take()
         {
             self.unsent -= credit.messages();
-            self.reserved -= request.reserve();
+            if let Some(groups) = &mut self.groups {
+                groups.unreserve(request.reserve());
+            }
             self.credits.release(credit);
         }
         request.advance(RequestEvent::Ended);

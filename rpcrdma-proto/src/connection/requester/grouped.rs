@@ -1,4 +1,4 @@
-//! Calls in transmissions of rtrext-02: their headers, and what their replies may be.
+//! Calls in transmissions of rtrext-02: their headers, and the check of their replies.
 
 use alloc::boxed::Box;
 
@@ -12,9 +12,9 @@ use crate::connection::output::{
     BufferId, CallFailure, CallRegion, ReplyLocation, SendOwner, Transmit,
 };
 use crate::connection::queues::OutputQueues;
+use crate::connection::rtr::calls::GroupCalls;
 use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCED};
 use crate::connection::rtr::headers::write as write_header;
-use crate::connection::rtr::request::GroupTrial;
 use crate::connection::states::RequestState;
 use crate::continuation::{GroupError, ReassembledMessage, Reduction};
 use crate::placement::Layout;
@@ -26,10 +26,10 @@ use crate::v2::rtr::{
 };
 use crate::v2::{self, MsgType};
 
-/// Results shorter than this stay in the message, whatever is directed.
+/// The minimum length in bytes of a result that is reduced. Shorter results stay in the message.
 const MIN_REDUCED_LEN: u32 = crate::transfer::MIN_PLACED_RESULT;
 
-/// How a call is laid into the transmissions that carry it.
+/// The layout of a call in its transmissions.
 struct GroupLayout {
     header: u32,
     reduced: ArrayVec<DataItem, MAX_REDUCED>,
@@ -133,6 +133,16 @@ pub(super) enum GroupOutcome {
 }
 
 impl Requester {
+    /// Returns whether a call may be sent in transmissions.
+    pub(super) fn may_group(&self, xid: u32) -> bool {
+        let Some(request) = self.calls.get(xid) else {
+            return false;
+        };
+        let call = (self.calls.index(xid), request.age);
+        let is_given_up = |groups: &GroupCalls| groups.is_given_up(call);
+        request.kind == RequestKind::Rpc && !self.groups.as_deref().is_some_and(is_given_up)
+    }
+
     /// Begins to send a call, if its plan and credits still hold.
     #[cold]
     pub(super) fn transmit_group(
@@ -144,7 +154,7 @@ impl Requester {
     ) -> GroupOutcome {
         let messages = self.calls.get(xid).map_or(1, Request::messages);
         if !Self::may_send(&self.credits, self.unsent, messages) {
-            // Where nothing is in flight, nothing will bring the credits back that it was given.
+            // If nothing is in flight, no reply will return the credits that it lacks.
             let waits = self.credits.messages() != self.unsent;
             return if waits {
                 GroupOutcome::LacksCredits
@@ -251,16 +261,18 @@ impl Requester {
         grant: Option<u32>,
         out: &mut OutputQueues,
     ) -> bool {
-        let Some(request) = self.calls.get_mut(xid) else {
+        let slot = self.calls.index(xid);
+        let (Some(request), Some(groups)) = (self.calls.get_mut(xid), &mut self.groups) else {
             return false;
         };
+        let call = (slot, request.age);
         // A request for properties is no transmission of a group: the peer has answered it, too.
         if request.kind == RequestKind::Properties {
             return true;
         }
-        // Of one group there may be several reports: those that come when it goes by other means
-        // already say nothing new.
-        if request.groups.given_up && !matches!(why, GroupError::HeaderType(_)) {
+        // The peer may report one group several times. Reports that arrive after the retransmission
+        // are stale.
+        if groups.is_given_up(call) && !matches!(why, GroupError::HeaderType(_)) {
             return true;
         }
         if !matches!(
@@ -269,8 +281,7 @@ impl Requester {
         ) {
             return false;
         }
-        let again = !core::mem::replace(&mut request.groups.given_up, true);
-        let outcome = if again {
+        let outcome = if groups.give_up(call) {
             CallOutcome::Again
         } else {
             CallOutcome::Failed(CallFailure::Group(why))
@@ -289,24 +300,23 @@ impl Requester {
         grant: u32,
         out: &mut OutputQueues,
     ) -> Option<u32> {
-        let request = self.calls.get_mut(xid)?;
-        if request.groups.stale_errors > 0 {
-            request.groups.stale_errors -= 1;
+        let slot = self.calls.index(xid);
+        let (request, groups) = (self.calls.get_mut(xid)?, self.groups.as_mut()?);
+        let call = (slot, request.age);
+        if groups.take_stale(call) {
             return Some(0);
         }
-        // One that was not sent yet is not meant: the peer can't know it.
+        // The error does not concern a call that is not sent yet.
         let went = matches!(
             request.state,
             RequestState::Sent | RequestState::Settling | RequestState::Orphaned
         ) && request.credit.is_some();
         let count = request
             .grouped()
-            .filter(|_| went && !request.groups.given_up)?
+            .filter(|_| went && !groups.is_given_up(call))?
             .count;
-        request.groups = GroupTrial {
-            given_up: true,
-            stale_errors: count - 1,
-        };
+        groups.give_up(call);
+        groups.expect_stale(call, count - 1);
         self.on_error_answer(xid, Some(grant), CallOutcome::Again, out);
         Some(count)
     }
@@ -337,7 +347,7 @@ impl Requester {
     }
 }
 
-/// What a call directs about its results.
+/// The directions of a call about its results.
 #[derive(Default)]
 struct DirectionSets<'a> {
     of: ArrayVec<Span, MAX_RESULTS>,
@@ -365,8 +375,8 @@ impl DirectionSets<'_> {
     }
 }
 
-/// Writes the header of a call; none if the buffer is too small, or it has more parts than there is
-/// room for.
+/// Writes the header of a call; `None` if the buffer is too small, or if there are too many items
+/// or directions.
 // spec: rtr-3.3-c, rtr-4.2-b, rtr-4.3-i, rtr-5.2-e, rtr-7.1-g, rtr-7.1-h, rtr-7.4-a, rtr-7.4-q
 // spec: rtr-7.4-z, rtr-9.2-a
 // spec: rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
@@ -472,9 +482,9 @@ fn write(request: &Request, sending: &GroupSender, buffer: &mut [u8]) -> Option<
     )
 }
 
-/// Holds what a reply says of each result against what was directed (rtrext-02, table 2), and takes
-/// over the lengths of those that were written. All memory that was exposed is fenced, whatever
-/// became of it.
+/// Checks each result of a reply against its direction (rtrext-02, table 2), and records the
+/// lengths of results that were written to exposed memory. All exposed memory is fenced in any
+/// case.
 // spec: rtr-7.4-h, rtr-7.4-j, rtr-7.4-k, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
 fn returned(
     request: &Request,

@@ -5,9 +5,8 @@ use core::cmp::Reverse;
 
 /// A queue of the XIDs of calls. A call may end while it is queued.
 ///
-/// The entry of an ended call stays until it comes to the front, or until more than half of all
-/// entries belong to ended calls. So the end of a call takes a constant number of steps on average,
-/// whatever the number of entries.
+/// The entry of an ended call stays until it reaches the front, or until more than half of all
+/// entries belong to ended calls. So the end of a call takes a constant number of steps on average.
 #[derive(Default, Debug)]
 pub(super) struct CallQueue {
     /// Calls that precede the others, by rank.

@@ -3,7 +3,6 @@
 use super::call_chunks::CallChunks;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
 use crate::connection::output::{CallFailure, CallRegion, Exposure, ReplyLocation};
-use crate::connection::rtr::request::GroupTrial;
 use crate::connection::slab::Reset;
 use crate::connection::states::{RequestEvent, RequestState};
 use crate::credit::Credit;
@@ -31,10 +30,8 @@ pub(super) struct Request {
     pub(super) chunks: CallChunks,
     pub(super) plan: TransferPlan,
     pub(super) invalidated: Option<u32>,
-    /// What it has met in transmissions of rtrext-02.
-    pub(super) groups: GroupTrial,
-    /// The length of segment to plan with: that of the path, unless memory of the call was exposed
-    /// in more segments than that led to expect.
+    /// The segment length to plan with, if the transport exposed more segments than the length of
+    /// the path led to expect.
     pub(super) segment_len: Option<u32>,
     pub(super) outcome: CallOutcome,
 }
@@ -42,11 +39,12 @@ pub(super) struct Request {
 /// Whether the peer may have a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Transmission {
-    /// It has not.
+    /// The peer does not have it.
     None,
-    /// From the current connection. If the peer refuses it, it has not.
+    /// It was transmitted on the current connection. If the peer refuses it, the peer does not have
+    /// it.
     Current,
-    /// From an earlier connection.
+    /// It was transmitted on an earlier connection.
     Earlier,
 }
 
@@ -95,7 +93,6 @@ impl Reset for Request {
         chunks: CallChunks::EMPTY,
         plan: INLINE_PLAN,
         invalidated: None,
-        groups: GroupTrial::NONE,
         segment_len: None,
         outcome: CallOutcome::None,
     };
@@ -127,7 +124,6 @@ impl Request {
             chunks: its_chunks,
             plan: its_plan,
             invalidated,
-            groups,
             segment_len,
             outcome,
         } = self;
@@ -138,7 +134,7 @@ impl Request {
         its_chunks.begin(call.items, call.results);
         (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
         (*sending, *its_exposed) = (false, false);
-        (*groups, *segment_len) = (GroupTrial::NONE, None);
+        *segment_len = None;
     }
 
     pub(super) fn as_call(&self) -> CallSpec<'_> {
@@ -175,7 +171,7 @@ impl Request {
         self.resend || self.transmission == Transmission::None
     }
 
-    /// Applies an event to the state. One that cannot happen in this state changes nothing.
+    /// Applies an event to the state. An event that cannot happen in this state changes nothing.
     pub(super) fn advance(&mut self, event: RequestEvent) {
         self.state = self.state.next(event).unwrap_or(self.state);
     }
@@ -234,7 +230,7 @@ impl Request {
         segments: &'a [S],
     ) -> impl Iterator<Item = (CallRegion, &'a [S])> + use<'a, S> {
         let mut rest = segments;
-        // Counted first: most calls have nothing exposed.
+        // The counts come first, since most calls have nothing exposed.
         self.chunks
             .segment_counts()
             .iter()
@@ -264,8 +260,8 @@ impl Request {
         call <= link.call_threshold && reply <= link.reply_threshold
     }
 
-    /// Learns the length of segment with which a plan expects as many segments as were exposed for
-    /// each region. Returns whether another plan may follow: one call learns once.
+    /// Learns a segment length with which a plan expects as many segments as the transport exposed
+    /// for each region. Returns whether the call may be planned again: a call learns once.
     #[cold]
     pub(super) fn learn_segment_len(&mut self, planned: u32) -> bool {
         let counts = self

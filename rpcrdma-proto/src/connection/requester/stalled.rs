@@ -5,7 +5,7 @@ use super::{NO_DEADLINE, RequestKind, Requester};
 use crate::connection::states::RequestState;
 
 impl Requester {
-    /// Records that a one-way message waits for credits; calls wait for it too.
+    /// Records that a one-way message waits for credits. Calls wait behind it.
     pub(in crate::connection) fn mark_lacking_credits(&mut self) {
         self.lacked_credits = true;
     }

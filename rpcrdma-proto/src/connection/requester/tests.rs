@@ -52,7 +52,7 @@ fn exposed(
 /// The header that is counted is the one that is written, and has the segments of each region at
 /// its place.
 #[test]
-fn a_header_has_what_was_exposed() {
+fn header_contains_the_exposed_segments() {
     let items = [
         DataItem {
             position: 100,
@@ -132,10 +132,9 @@ fn a_header_has_what_was_exposed() {
     }
 }
 
-/// What the peer takes may have become less while memory was exposed: the call is put on its way
-/// again.
+/// The peer's limit may fall while memory is being exposed: the call is planned again.
 #[test]
-fn a_call_that_no_longer_fits_travels_another_way() {
+fn call_that_no_longer_fits_changes_its_transfer_method() {
     let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
     let larger = PathLimits {
         call_threshold: 8192,
@@ -170,7 +169,7 @@ fn a_call_that_no_longer_fits_travels_another_way() {
 
 /// The segments of a neighbour are not touched, and none are left over from an earlier call.
 #[test]
-fn segments_are_of_one_call() {
+fn segments_belong_to_one_call() {
     let (mut requests, mut out) = (Requester::new(2, 2, 4, 3), OutputQueues::default());
     requests
         .credits
@@ -241,7 +240,7 @@ fn steps(calls: u16) -> [usize; 3] {
 
 /// One message of a peer may end all calls that wait: that takes linear time.
 #[test]
-fn the_end_of_a_call_takes_no_longer_where_others_wait() {
+fn ending_a_call_takes_constant_time_with_queued_calls() {
     for (few, many) in steps(8_000).into_iter().zip(steps(64_000)) {
         assert!(
             few <= 3 * 8_000 && many <= 3 * 64_000,
@@ -253,7 +252,7 @@ fn the_end_of_a_call_takes_no_longer_where_others_wait() {
 /// Calls that were let go before go again by age, before those that never were, and one for the
 /// properties before them.
 #[test]
-fn calls_go_in_their_order() {
+fn calls_are_sent_in_order() {
     let (mut requests, mut out) = (Requester::new(8, 8, 64, 3), OutputQueues::default());
     requests
         .credits
@@ -318,7 +317,7 @@ fn failed(out: &mut OutputQueues) -> Vec<u32> {
 /// Each deadline ends its call alone, and none is looked at again: one step for each call, however
 /// many others are open.
 #[test]
-fn calls_expire_in_steps_that_are_linear_in_their_number() {
+fn expiring_calls_takes_linear_time() {
     const CALLS: u16 = 1000;
     let (mut requests, mut out) = (Requester::new(CALLS, 32, 16, 1), OutputQueues::default());
     let deadline = |at: u64| 1 + at * 7919 % u64::from(CALLS);
@@ -340,7 +339,7 @@ fn calls_expire_in_steps_that_are_linear_in_their_number() {
 
 /// Deadlines of calls that ended before they passed take no room for long, and few steps.
 #[test]
-fn deadlines_of_ended_calls_are_forgotten() {
+fn deadlines_of_ended_calls_are_removed() {
     const CALLS: u64 = 10_000;
     let (mut requests, mut out) = (Requester::new(64, 32, 16, 1), OutputQueues::default());
     let open: Vec<u32> = (0..32)
@@ -358,10 +357,10 @@ fn deadlines_of_ended_calls_are_forgotten() {
     assert_eq!(requests.earliest_deadline(), NO_DEADLINE);
 }
 
-/// What is left of a reply beside its Write chunk has to fit with the header, which returns all
-/// segments of the chunk. If it does not, the call is planned for as many segments, once.
+/// The rest of a reply beside its Write chunk must fit with the header, which returns all segments
+/// of the chunk. If it does not, the call is planned once more for as many segments.
 #[test]
-fn a_reply_fits_with_the_segments_that_were_exposed() {
+fn reply_header_fits_with_the_exposed_segments() {
     let link = link(Version::Two);
     let results = [ResultSpec {
         max_length: 2000,
@@ -442,7 +441,7 @@ const SMALL: CallSpec<'_> = CallSpec {
 /// it.
 // spec: rfc8166-3.3.1-a
 #[test]
-fn a_property_request_that_is_sent_waits_no_longer() {
+fn sent_property_request_is_not_counted_as_unsent() {
     let (mut requests, _, xid) = with_call(RequestKind::Properties, &SMALL);
     assert_eq!(requests.unsent, 1);
     assert_eq!(requests.transmit_properties(), Some(xid));
@@ -496,9 +495,9 @@ fn a_call_without_all_its_regions_is_not_sent() {
     assert_eq!(out.next_event(), Some(failed));
 }
 
-/// A reply comes in a Reply chunk only where its call has offered one.
+/// A reply arrives in a Reply chunk only if its call has offered one.
 #[test]
-fn a_long_reply_is_taken_where_a_reply_chunk_was_offered() {
+fn long_reply_needs_an_offered_reply_chunk() {
     let link = link(Version::Two);
     let long = CallSpec {
         max_reply: 9_000,
@@ -521,7 +520,7 @@ fn a_long_reply_is_taken_where_a_reply_chunk_was_offered() {
 /// that wait to be sent, are free again with its end.
 // spec: rtr-5.3-g
 #[test]
-fn what_is_reserved_for_a_call_is_free_again() {
+fn receives_reserved_for_a_call_are_returned() {
     let groups = GroupLimits {
         responder_structure: BufferStructure::plain(4096),
         requester_structure: BufferStructure::plain(4096),
@@ -540,18 +539,20 @@ fn what_is_reserved_for_a_call_is_free_again() {
         ..SMALL
     };
     let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
+    requests.enable_groups();
+    let reserved = |requests: &Requester| requests.groups.as_ref().map(|groups| groups.reserved());
     for is_begun in [false, true] {
         let xid = requests
             .call(RequestKind::Rpc, &call, NO_DEADLINE, |_| false)
             .unwrap();
         requests.admit(&link, None, &mut out);
-        assert!(requests.unsent == 1 && requests.reserved > 1);
+        assert!(requests.unsent == 1 && reserved(&requests) > Some(1));
         if is_begun {
             requests.mark_begun(xid);
-            assert!(requests.unsent == 0 && requests.reserved > 1);
+            assert!(requests.unsent == 0 && reserved(&requests) > Some(1));
         } else {
             requests.cancel(xid, &mut out);
-            assert_eq!((requests.unsent, requests.reserved), (0, 0));
+            assert_eq!((requests.unsent, reserved(&requests)), (0, Some(0)));
         }
     }
 }
@@ -559,7 +560,7 @@ fn what_is_reserved_for_a_call_is_free_again() {
 /// The entries of calls that have ended are dropped at some time, and never hide one that waits:
 /// neither among those with a rank nor among the others.
 #[test]
-fn calls_that_end_while_they_are_queued_hide_no_other() {
+fn ended_calls_do_not_hide_queued_ones() {
     let mut queue = CallQueue::default();
     for xid in 0..200u32 {
         if xid < 100 {

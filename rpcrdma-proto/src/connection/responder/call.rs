@@ -9,13 +9,10 @@ use crate::chunk::Segment;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
 use crate::connection::output::{BufferId, CallLocation, RdmaWrite};
 use crate::connection::rtr::group_sender::MAX_REDUCED;
-use crate::connection::rtr::replies::GroupedCall;
 use crate::connection::slab::Reset;
 use crate::connection::states::{ServedEvent, ServedState};
 use crate::sizes;
-use crate::transfer::{
-    DataItem, DirectionMatch, GroupReplyPlan, MAX_RESULTS, ReplyPlan, ResultItem,
-};
+use crate::transfer::{DataItem, DirectionMatch, MAX_RESULTS, ReplyPlan, ResultItem};
 use crate::v2;
 use crate::version::Version;
 
@@ -34,8 +31,6 @@ pub(super) struct ServedCall {
     pub(super) length: u32,
     pub(super) offered: OfferedChunks,
     pub(super) keys: ChunkKeys,
-    /// What it has besides if it arrived in transmissions of rtrext-02.
-    pub(super) group: Option<GroupedCall>,
     pub(super) reply: OutgoingReply,
 }
 
@@ -170,7 +165,6 @@ impl Reset for ServedCall {
         length: 0,
         offered: OfferedChunks::EMPTY,
         keys: ChunkKeys::None,
-        group: None,
         reply: OutgoingReply::NONE,
     };
 }
@@ -195,7 +189,6 @@ impl ServedCall {
             length,
             offered,
             keys,
-            group,
             reply: answer,
         } = self;
         (
@@ -206,24 +199,9 @@ impl ServedCall {
             *its_buffer,
         ) = (ServedState::Delivered, xid, version, asked, buffer);
         *length = bytes.as_ref().map_or(0, |bytes| bytes.end - bytes.start);
-        (*inline, *keys, *group) = (bytes, ChunkKeys::None, None);
+        (*inline, *keys) = (bytes, ChunkKeys::None);
         offered.begin();
         answer.begin(0, &[]);
-    }
-
-    /// Returns the number of messages in which it arrived.
-    pub(super) fn messages(&self) -> u32 {
-        self.group.as_ref().map_or(1, |group| group.parts)
-    }
-
-    /// Returns the plan of its reply, if that goes in transmissions.
-    pub(super) fn group_reply(&self) -> Option<GroupReplyPlan> {
-        self.group.as_ref()?.reply
-    }
-
-    /// Returns whether its reply was retransmitted.
-    pub(super) fn is_retransmitted(&self) -> bool {
-        self.group.as_ref().is_some_and(|group| group.retransmitted)
     }
 
     /// Applies an event to the state. Returns false if it cannot happen in this state.

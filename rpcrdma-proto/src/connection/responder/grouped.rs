@@ -1,4 +1,4 @@
-//! Calls that came in transmissions of rtrext-02, and their replies.
+//! Calls that arrived in transmissions of rtrext-02, and their replies.
 
 use alloc::boxed::Box;
 
@@ -26,12 +26,12 @@ use crate::v2::MsgType;
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTRESP, Resp};
 use crate::version::Version;
 
-/// Bytes of a reply's header without chunks.
+/// The length in bytes of a reply's header without chunks.
 const BASE_HEADER: u32 = Version::Two.header_len();
 
 /// Describes why a complete call in transmissions is not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::connection) enum Unserved {
+pub(in crate::connection) enum ReassembledCallError {
     /// It has the XID of a call that is being served.
     DuplicateXid,
     /// More calls than there is room for.
@@ -39,26 +39,63 @@ pub(in crate::connection) enum Unserved {
 }
 
 impl Responder {
+    /// Returns the state of a call that arrived in transmissions; `None` for any other call.
+    #[inline]
+    pub(super) fn group(&self, key: u32) -> Option<&GroupedCall> {
+        self.groups.as_ref()?.get(self.calls.index(key), key)
+    }
+
+    fn group_mut(&mut self, key: u32) -> Option<&mut GroupedCall> {
+        self.groups.as_mut()?.get_mut(self.calls.index(key), key)
+    }
+
+    /// Returns the number of messages in which a call arrived.
+    #[inline]
+    pub(super) fn messages(&self, key: u32) -> u32 {
+        self.group(key).map_or(1, |group| group.parts)
+    }
+
+    /// Returns whether the reply to a call is retained or retransmitted after its Send.
+    #[inline]
+    pub(super) fn outlives_send(&self, key: u32) -> bool {
+        let is_sending = |call: &ServedCall| call.state == ServedState::Sending;
+        self.group(key).is_some_and(|group| {
+            group.reply.is_some()
+                && (group.retains_reply || group.retransmitted)
+                && self.calls.get(key).is_some_and(is_sending)
+        })
+    }
+
     /// Handles a complete call in transmissions, each of which has taken its credit. The directions
     /// of the group are moved into the call.
     ///
     /// # Errors
-    /// It is not served; its message is given back.
+    /// The call is not served; the message is returned.
     pub(in crate::connection) fn reassembled(
         &mut self,
         group: &mut IncomingGroup,
         message: Box<ReassembledMessage>,
         out: &mut OutputQueues,
-    ) -> Result<ServedCallId, (Unserved, Box<ReassembledMessage>)> {
+    ) -> Result<ServedCallId, (ReassembledCallError, Box<ReassembledMessage>)> {
         if self.is_open(group.xid) {
-            return Err((Unserved::DuplicateXid, message));
+            return Err((ReassembledCallError::DuplicateXid, message));
         }
         let Some((key, call)) = self.calls.insert(|_| false) else {
-            return Err((Unserved::Overrun, message));
+            return Err((ReassembledCallError::Overrun, message));
         };
         call.gathered(group, &message);
         let (xid, reading) = (call.xid, call.state == ServedState::Reading);
         self.index_xid(key, xid);
+        if let Some(groups) = &mut self.groups {
+            let call = GroupedCall {
+                parts: group.parts(),
+                reserve: group.directions.reply_receives,
+                reply: None,
+                retains_reply: false,
+                retransmitted: false,
+            };
+            groups.insert(self.calls.index(key), key, call);
+        }
         let call = ServedCallId(key);
         if reading {
             out.push_action(Action::Gather { call, message });
@@ -82,29 +119,30 @@ impl Responder {
         results: &[ResultItem],
         limits: ReplyLimits<'_>,
     ) -> Option<Result<(), TransferError>> {
+        let slot = self.calls.index(served.0);
         let call = self
             .calls
             .get_mut(served.0)
             .filter(|call| call.state == ServedState::Delivered)?;
         let directions = call.offered.directions();
         let matched = DirectionMatch::of(results, directions, call.length);
-        let grouped = call.group.as_mut()?;
+        let grouped = self.groups.as_mut()?.get_mut(slot, served.0)?;
         call.reply.begin(length, results);
         let results = &call.reply.results;
         let plain = BASE_HEADER.saturating_add(length) <= limits.threshold;
         grouped.reply = match limits.groups {
-            // The peer has announced meanwhile that it accepts none.
+            // The peer has announced in the meantime that it accepts no groups.
             None if plain => None,
             None => return Some(Err(TransferError::ReplyTooLong)),
             Some(_) if directions.is_empty() && plain => None,
-            Some((theirs, most)) => {
+            Some((structure, most)) => {
                 let most = grouped.reserve.max(1).min(most);
                 match transfer::plan_group_reply(&GroupReplySpec {
                     length,
                     results,
                     directions,
                     matched,
-                    requester_structure: theirs,
+                    requester_structure: structure,
                     max_transmissions: most,
                 }) {
                     Ok(group) => Some(group),
@@ -118,13 +156,13 @@ impl Responder {
         }
         call.assign_chunks();
         call.advance(ServedEvent::Replied);
-        self.replies_queued += call.messages();
+        self.replies_queued += grouped.parts;
         self.replies.push_back(served.0);
         Some(Ok(()))
     }
 
-    /// Writes the header of the first transmission of a reply; none if the requester's buffers are
-    /// others by now.
+    /// Writes the header of the first transmission of a reply; `None` if the structure of the
+    /// requester's buffers has changed.
     // spec: rtr-4.2-a, rtr-9.1-f
     fn begin_group(
         &self,
@@ -132,8 +170,8 @@ impl Responder {
         limits: ReplyLimits<'_>,
         buffer: &mut [u8],
     ) -> Option<GroupSender> {
-        let (call, (theirs, _)) = (self.calls.get(key)?, limits.groups?);
-        let group = call.group_reply()?;
+        let (call, (structure, _)) = (self.calls.get(key)?, limits.groups?);
+        let group = self.group(key)?.reply?;
         let outline = GroupOutline {
             owner: SendOwner::Reply {
                 call: ServedCallId(key),
@@ -142,7 +180,7 @@ impl Responder {
             direction: MsgType::Reply,
             opener: ROPT_XMTRESP,
             credits: self.credits.next(call.requested_credits),
-            structure: *theirs,
+            structure: *structure,
             length: call.reply.length,
         };
         let (reduced, placed) = (
@@ -161,21 +199,22 @@ impl Responder {
         let Some(replies) = &mut self.groups else {
             return false;
         };
-        let found = replies.xids.find(xid);
-        let Some((key, call)) = found.and_then(|key| Some((key, self.calls.get_mut(key)?))) else {
+        let Some(key) = replies.xids.find(xid) else {
             return false;
         };
-        let Some(group) = &mut call.group else {
+        let slot = self.calls.index(key);
+        let (Some(call), Some(group)) = (self.calls.get_mut(key), replies.get_mut(slot, key))
+        else {
             return false;
         };
-        // Of one group there may be several reports: before the reply goes again they say nothing
-        // new.
+        // The peer may report one group several times. Reports that arrive before the
+        // retransmission are stale.
         let waits = call.state == ServedState::Replying || group.reply.is_some();
         if group.retransmitted && waits {
             return true;
         }
         let fits = BASE_HEADER.saturating_add(call.reply.length) <= threshold;
-        // Once is enough: it could be reported for ever.
+        // One retransmission only, since the peer could report each.
         if !fits || group.reply.is_none() || group.retransmitted {
             return false;
         }
@@ -189,10 +228,10 @@ impl Responder {
 
     /// Queues a retained reply again, all of it inline.
     fn retransmit(&mut self, key: u32) {
-        if let Some(call) = self.calls.get_mut(key)
-            && let Some(group) = &mut call.group
-        {
+        if let Some(group) = self.group_mut(key) {
             (group.retains_reply, group.reply) = (false, None);
+        }
+        if let Some(call) = self.calls.get_mut(key) {
             call.reply.plan = ReplyPlan {
                 reduced: 0,
                 long: false,
@@ -207,12 +246,10 @@ impl Responder {
         let Some(replies) = &mut self.groups else {
             return;
         };
-        let retains = |key| {
-            let group = self.calls.get(key)?.group.as_ref()?;
-            Some(group.retains_reply)
-        };
-        while let Some((key, _)) = replies.retained.front()
-            && retains(*key) != Some(true)
+        while let Some((key, _)) = replies.retained.front().copied()
+            && !replies
+                .get(self.calls.index(key), key)
+                .is_some_and(|group| group.retains_reply)
         {
             replies.retained.pop_front();
         }
@@ -222,11 +259,12 @@ impl Responder {
     /// retransmitted.
     // spec: rtr-5.4-l
     pub(super) fn retain_reply(&mut self, key: u32) {
+        let again = self.group(key).is_some_and(|group| group.retransmitted);
         let (Some(call), Some(replies)) = (self.calls.get_mut(key), &mut self.groups) else {
             return;
         };
         call.advance(ServedEvent::Kept);
-        if call.is_retransmitted() && call.advance(ServedEvent::Again) {
+        if again && call.advance(ServedEvent::Again) {
             self.retransmit(key);
         } else {
             replies.only_retained += 1;
@@ -240,11 +278,12 @@ impl Responder {
             && due <= until
         {
             replies.retained.pop_front();
+            let slot = self.calls.index(key);
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
-            // Where its Send has its memory still, nothing keeps it after that.
-            if let Some(group) = &mut call.group {
+            // If its Send still holds its memory, nothing retains it after that.
+            if let Some(group) = replies.get_mut(slot, key) {
                 group.retains_reply = false;
             }
             if call.state == ServedState::Retained && call.advance(ServedEvent::Dropped) {
@@ -268,7 +307,7 @@ impl Responder {
             .find_from(from, |call| call.state == ServedState::Sending)
         {
             from = next;
-            if let Some(group) = self.calls.get_mut(key).and_then(|call| call.group.as_mut()) {
+            if let Some(group) = replies.get_mut(self.calls.index(key), key) {
                 (group.retains_reply, group.retransmitted) = (false, false);
             }
         }
@@ -280,18 +319,13 @@ impl Responder {
         Some(*until)
     }
 
-    /// Releases a reply whose last transmission was not sent before the connection was lost: nobody
-    /// has it.
+    /// Releases a reply whose last transmission was not sent before the connection was lost.
     pub(in crate::connection) fn on_group_unfinished(
         &mut self,
         call: ServedCallId,
         out: &mut OutputQueues,
     ) {
-        let group = self
-            .calls
-            .get_mut(call.0)
-            .and_then(|call| call.group.as_mut());
-        if let Some(group) = group {
+        if let Some(group) = self.group_mut(call.0) {
             group.retains_reply = false;
         }
         if self.released(call) {
@@ -311,11 +345,11 @@ impl Responder {
         let key = *self.replies.front()?;
         let call = self
             .calls
-            .get_mut(key)
+            .get(key)
             .filter(|call| call.state == ServedState::Replying)?;
-        let group = call.group.as_mut()?;
+        let group = self.groups.as_mut()?.get_mut(self.calls.index(key), key)?;
         let before = group.reply?;
-        let plan = limits(call.version).groups.and_then(|(theirs, most)| {
+        let plan = limits(call.version).groups.and_then(|(structure, most)| {
             let (length, results) = (call.reply.length, call.reply.results.as_slice());
             let (directions, most) = (call.offered.directions(), group.reserve.max(1).min(most));
             let answer = GroupReplySpec {
@@ -323,7 +357,7 @@ impl Responder {
                 results,
                 directions,
                 matched: before.matched,
-                requester_structure: theirs,
+                requester_structure: structure,
                 max_transmissions: most,
             };
             transfer::group_laid(&answer, before.placed.into(), before.written.into())
@@ -335,7 +369,7 @@ impl Responder {
         None
     }
 
-    /// Writes the header of a reply that goes in transmissions.
+    /// Writes the header of a reply in transmissions.
     #[cold]
     pub(super) fn transmit_group(
         &mut self,
@@ -345,20 +379,22 @@ impl Responder {
         buffer: &mut [u8],
     ) -> Option<Transmit> {
         let sending = self.begin_group(key, limits, buffer)?;
+        let slot = self.calls.index(key);
         let (call, replies) = (self.calls.get_mut(key)?, self.groups.as_mut()?);
+        let group = replies.get_mut(slot, key)?;
         let one = sending.count == 1;
         let invalidate = call.keys.single().filter(|_| one && limits.invalidate);
-        call.group.as_mut()?.retains_reply = until != 0;
+        group.retains_reply = until != 0;
         call.advance(ServedEvent::Transmitted);
         let (xid, asked, parts, again) = (
             call.xid,
             call.requested_credits,
-            call.messages(),
-            call.is_retransmitted(),
+            group.parts,
+            group.retransmitted,
         );
         let until = (until != 0).then_some((key, until));
         replies.retained.extend(until);
-        replies.xids.insert(self.calls.index(key), key, xid);
+        replies.xids.insert(slot, key, xid);
         self.replies.pop_front();
         self.answered(key, asked, parts, again);
         let transmit = sending.first(invalidate);
@@ -450,13 +486,6 @@ impl ServedCall {
         } else {
             ServedState::Delivered
         };
-        self.group = Some(GroupedCall {
-            parts: group.parts(),
-            reserve: group.directions.reply_receives,
-            reply: None,
-            retains_reply: false,
-            retransmitted: false,
-        });
         self.length = message.length;
         self.keys
             .add(message.segments.iter().map(|segment| segment.handle));
@@ -465,7 +494,7 @@ impl ServedCall {
         let counts = directions
             .iter()
             .map(|direction| direction.segments as usize);
-        // Both have room for as many.
+        // Both vectors have the same capacity.
         lists.writes.extend(counts);
         lists.directions.extend_from_slice(directions);
         lists.segments.append(&mut group.directions.segments);

@@ -122,7 +122,7 @@ mod tests {
     use crate::v2::Segment;
 
     #[test]
-    fn nothing_is_left_of_an_earlier_call() {
+    fn lists_of_an_earlier_call_are_cleared() {
         let segment = Segment {
             handle: 1,
             length: 2,

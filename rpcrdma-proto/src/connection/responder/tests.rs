@@ -72,7 +72,7 @@ fn serving() -> (Responder, OutputQueues) {
 /// and the header returns how much is in each.
 // spec: xc3-3.1-f
 #[test]
-fn a_reply_is_laid_into_the_segments_in_their_order() {
+fn reply_fills_segments_in_order() {
     let (mut serving, mut out) = serving();
     let (first, second) = (
         [segment(1, 10, 100), segment(2, 20, 200)],
@@ -145,10 +145,10 @@ fn a_reply_is_laid_into_the_segments_in_their_order() {
     );
 }
 
-/// What fits goes inline, although a Reply chunk was offered, which is returned empty.
+/// A reply that fits is inline, and an offered Reply chunk is returned empty.
 // spec: xc3-3.1-f
 #[test]
-fn a_reply_chunk_is_used_where_the_reply_does_not_fit() {
+fn reply_chunk_is_used_if_the_reply_does_not_fit_inline() {
     let (mut serving, mut out) = serving();
     let bytes = offering(9, &[], Some(&[segment(4, 500, 400)]));
     let call = arrive(&mut serving, &mut out, &bytes).unwrap();
@@ -171,9 +171,9 @@ fn a_reply_chunk_is_used_where_the_reply_does_not_fit() {
     );
 }
 
-/// XIDs are found while their calls have no reply, whatever the peer makes of them.
+/// XIDs are found until their calls are answered, for any choice of the peer.
 #[test]
-fn xids_are_free_again_with_the_reply() {
+fn xid_is_free_after_the_reply() {
     let (mut serving, mut out) = serving();
     let terms = ReplyLimits {
         threshold: 1024,
@@ -203,7 +203,7 @@ fn xids_are_free_again_with_the_reply() {
 
 /// No more replies are with their Sends than calls are served at once.
 #[test]
-fn replies_wait_for_those_that_are_not_released() {
+fn replies_wait_for_unreleased_sends() {
     let (mut serving, mut out) = serving();
     let terms = ReplyLimits {
         threshold: 1024,
@@ -236,7 +236,7 @@ fn replies_wait_for_those_that_are_not_released() {
 /// A report of a broken reply is a message of the peer's, as many as it likes: none of them goes
 /// through all calls.
 #[test]
-fn a_report_takes_no_longer_where_many_calls_are_served() {
+fn error_report_takes_constant_time() {
     let (mut serving, mut out) = (
         Responder::new(2_000, 2, ChunkLimits::DEFAULT, 7),
         OutputQueues::default(),
@@ -277,7 +277,7 @@ fn a_reply_returns_the_credit_of_its_call_alone() {
     }
 }
 
-/// What is not served leaves the credits of the calls that are.
+/// A refused call does not change the credits of served calls.
 // spec: rfc8166-3.3.1-b
 #[test]
 fn calls_that_are_not_served_take_no_credit_and_return_none() {

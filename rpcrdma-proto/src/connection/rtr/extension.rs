@@ -1,4 +1,4 @@
-//! What a session knows of rtrext-02 on its present connection.
+//! The session's part of rtrext-02: the capabilities and groups of the current connection.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,19 +12,19 @@ use crate::placement::BufferStructure;
 use crate::transfer::GroupLimits;
 use crate::v2::MsgType;
 
-/// The maximum number of queued reports: a peer that breaks more groups does not learn of all.
+/// The maximum number of queued reports. Further reports are dropped.
 const MAX_REPORTS: usize = 8;
 
-/// rtrext-02 on a connection.
+/// The state of rtrext-02 on the current connection.
 // spec: rtr-1.4-d
 #[derive(Debug)]
 pub(in crate::connection) struct RtrExtension {
     pub(in crate::connection) settings: RtrExtConfig,
-    /// How our receive buffers are made.
+    /// The structure of our receive buffers.
     pub(in crate::connection) local_structure: BufferStructure,
-    /// What the peer was found not to know.
+    /// The operations that the peer has rejected as unknown.
     unsupported: OperationSet,
-    /// What it allows for our calls, and for our replies.
+    /// The limits of the peer on our calls, and on our replies.
     pub(in crate::connection) calls: Option<GroupLimits>,
     replies: Option<(BufferStructure, u32)>,
     pub(in crate::connection) reassembly: Reassembly,
@@ -32,15 +32,15 @@ pub(in crate::connection) struct RtrExtension {
     pub(in crate::connection) reports: VecDeque<(GroupErrorReport, MsgType)>,
 }
 
-/// What sending needs of rtrext-02; nothing, where it is not spoken.
+/// The parts that sending needs; empty if the extension is disabled.
 #[derive(Default)]
 pub(in crate::connection) struct ExtensionParts<'a> {
-    /// What is allowed for our calls, and for our replies.
+    /// The limits of the peer on our calls, and on our replies.
     pub(in crate::connection) calls: Option<&'a GroupLimits>,
     pub(in crate::connection) replies: Option<(&'a BufferStructure, u32)>,
-    /// Microseconds for which a reply is kept.
+    /// The retention time of a reply in microseconds.
     pub(in crate::connection) reply_retention: u64,
-    /// The place of the message that is being sent.
+    /// The message that is being sent.
     pub(in crate::connection) sending: Option<&'a mut Option<Box<GroupSender>>>,
 }
 
@@ -62,12 +62,12 @@ impl RtrExtension {
 
     /// Resets the state for a new connection.
     pub(in crate::connection) fn connected(&mut self, receive_size: u32) {
-        let (arriving, reports) = (
+        let (reassembly, reports) = (
             core::mem::take(&mut self.reassembly),
             core::mem::take(&mut self.reports),
         );
         *self = Self {
-            reassembly: arriving,
+            reassembly,
             reports,
             ..Self::new(self.settings, receive_size)
         };
@@ -170,7 +170,7 @@ impl RtrExtension {
     // spec: rtr-5.4-h
     pub(in crate::connection) fn report(&mut self, report: GroupErrorReport) {
         if self.reports.len() < MAX_REPORTS {
-            // From the end that the bad transmission came to.
+            // The report comes from the receiver of the bad transmission.
             let direction = match report.bad.direction {
                 MsgType::Call => MsgType::Reply,
                 MsgType::Reply => MsgType::Call,

@@ -1,4 +1,4 @@
-//! A message that is being sent in transmissions of rtrext-02: no other goes between them.
+//! The sender of a message in transmissions of rtrext-02. No other message is sent between them.
 
 use core::ops::Range;
 
@@ -13,39 +13,39 @@ use crate::transfer::{self, DataItem, MAX_ITEMS, MAX_RESULTS, headers};
 use crate::v2::MsgType;
 use crate::v2::rtr::Cont;
 
-/// Items of one message: arguments or results.
+/// The maximum number of items of one message, arguments or results.
 pub(in crate::connection) const MAX_REDUCED: usize = if MAX_ITEMS > MAX_RESULTS {
     MAX_ITEMS
 } else {
     MAX_RESULTS
 };
 
-/// What is left to be sent of a message.
+/// A message that is being sent, transmission by transmission.
 // spec: rtr-3.3-b
 #[derive(Clone, Debug)]
 pub(in crate::connection) struct GroupSender {
     pub(in crate::connection) owner: SendOwner,
     pub(in crate::connection) xid: u32,
     pub(in crate::connection) direction: MsgType,
-    /// The operation that began it.
+    /// The operation of the first transmission.
     pub(in crate::connection) opener: u32,
     pub(in crate::connection) credits: u32,
-    /// Bytes of the first header.
+    /// The length of the first header in bytes.
     pub(in crate::connection) header: u32,
     pub(in crate::connection) count: u32,
-    /// The receiver's buffers, as they were when it began.
+    /// The structure of the receiver's buffers when the message began.
     pub(in crate::connection) structure: BufferStructure,
-    /// Bytes of the whole message, and what of it is not in the Payload stream.
+    /// The length of the whole message in bytes, and its items that are not in the Payload stream.
     pub(in crate::connection) length: u32,
     pub(in crate::connection) reduced: ArrayVec<DataItem, MAX_REDUCED>,
-    /// What of that the Sends place.
+    /// The items that the Sends place.
     pub(in crate::connection) placed: ArrayVec<DataItem, MAX_REDUCED>,
-    /// How many transmissions were polled, and the last one.
+    /// The number of polled transmissions, and the last one.
     sent: u32,
     last: Option<Transmission>,
 }
 
-/// What a message is, of which [`GroupSender`] sends the transmissions.
+/// The properties of a message for [`GroupSender`].
 pub(in crate::connection) struct GroupOutline {
     pub(in crate::connection) owner: SendOwner,
     pub(in crate::connection) xid: u32,
@@ -93,7 +93,7 @@ impl GroupSender {
         sending
     }
 
-    /// Takes the place of the message before, of which all has gone.
+    /// Replaces the previous message, which is sent completely.
     pub(in crate::connection) fn replace(self, place: &mut Option<Box<Self>>) {
         match place {
             Some(before) => **before = self,
@@ -115,7 +115,7 @@ impl GroupSender {
         self.length.saturating_sub(reduced)
     }
 
-    /// Goes on to the next transmission.
+    /// Advances to the next transmission.
     fn advance(&mut self) {
         let items: ArrayVec<u32, MAX_REDUCED> =
             self.placed.iter().map(|item| item.length).collect();
@@ -131,7 +131,7 @@ impl GroupSender {
         self.sent += 1;
     }
 
-    /// Returns the first transmission, whose header is written already.
+    /// Returns the first transmission. Its header is written already.
     pub(in crate::connection) fn first(&self, invalidate: Option<u32>) -> Transmit {
         let share = TransmissionIndex {
             number: 0,
@@ -146,7 +146,7 @@ impl GroupSender {
         }
     }
 
-    /// Writes the header of the next transmission; none if the buffer is too small.
+    /// Writes the header of the next transmission; `None` if the buffer is too small.
     pub(in crate::connection) fn next(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         self.advance();
         let last = self.last.as_ref()?;
@@ -172,11 +172,11 @@ impl GroupSender {
 
     /// Returns the number of bytes of the Payload stream in the first transmission.
     pub(in crate::connection) fn section(&self) -> u32 {
-        // That section begins the stream.
+        // The first section starts at the beginning of the stream.
         self.last.as_ref().map_or(0, |last| last.section.end)
     }
 
-    /// What follows the header of the transmission that was polled last.
+    /// Returns the pieces that follow the header of the last polled transmission.
     // spec: rtr-11-d, rtr-11-e
     pub(in crate::connection) fn payload_pieces(
         &self,
@@ -200,8 +200,7 @@ impl GroupSender {
     }
 }
 
-/// The data of a transmission, and the zeros before them; pieces that follow each other in both are
-/// one.
+/// Returns the data of a transmission with the padding before them. Adjacent pieces are joined.
 fn data(
     placed: &[PlacedData],
     items: &[DataItem],
@@ -228,7 +227,7 @@ fn data(
     laid
 }
 
-/// What of a stream, made of ranges, is within `section`, counted in bytes of the stream.
+/// Returns the parts of a stream of ranges that lie within `section`, in bytes of the stream.
 fn window(
     ranges: impl Iterator<Item = Range<u32>>,
     section: Range<u32>,

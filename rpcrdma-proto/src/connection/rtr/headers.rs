@@ -1,4 +1,4 @@
-//! Headers of rtrext-02, written.
+//! Writes headers of rtrext-02.
 
 use crate::transfer::headers::MAX_INFO;
 use crate::v2::rtr::{Cont, ROPT_XMTCONT};
@@ -6,7 +6,7 @@ use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::Version;
 use crate::xdr::Encode;
 
-/// Writes the header of an operation; none if the buffer is too small.
+/// Writes the header of an operation; `None` if the buffer is too small.
 // spec: rtr-9.1-c
 pub(in crate::connection) fn write(
     buffer: &mut [u8],

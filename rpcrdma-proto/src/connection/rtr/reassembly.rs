@@ -28,7 +28,7 @@ pub(in crate::connection) struct Reassembly {
     group: Option<Box<IncomingGroup>>,
     /// The rest of a rejected group, which is skipped.
     skipping: Option<(u32, MsgType)>,
-    /// Spare memory for the next group, and for messages: as many as were ever in use at once.
+    /// Spare memory for the next group, and for the maximum number of messages in use at once.
     spare: Option<Box<IncomingGroup>>,
     #[expect(clippy::vec_box, reason = "the boxes are given out as they are")]
     messages: Vec<Box<ReassembledMessage>>,
@@ -52,7 +52,7 @@ pub(in crate::connection) struct IncomingGroup {
     by_target: Vec<(u32, u32, u32)>,
 }
 
-/// One transmission as received.
+/// A received transmission.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Fragment<'a> {
     pub(in crate::connection) xid: u32,
@@ -318,7 +318,7 @@ impl IncomingGroup {
         opener_of(self.direction)
     }
 
-    /// Transmissions of it that have come.
+    /// The number of received transmissions.
     pub(in crate::connection) const fn parts(&self) -> u32 {
         self.next
     }
@@ -380,7 +380,7 @@ impl IncomingGroup {
         }
     }
 
-    /// Takes over the beginning of the Payload stream, as long as all of it is shown.
+    /// Records the beginning of the Payload stream if all of it is visible.
     fn begins(&mut self, shown: &[u8]) {
         if self.message.stream_length() as usize == self.head.len() {
             let left = self.head.remaining_capacity();
@@ -408,7 +408,7 @@ impl IncomingGroup {
         if fragment.xid != self.xid {
             return Err(GroupError::Xid(mismatch(self.xid, fragment.xid)));
         }
-        // What the direction says counts for more: a message of the other one is continued.
+        // The direction takes precedence: the continued message has the other direction.
         let continues = if fragment.direction == self.direction {
             header.itype
         } else {
@@ -432,7 +432,7 @@ pub(in crate::connection) const fn opener_of(direction: MsgType) -> u32 {
     }
 }
 
-/// What is between the transmissions of a group and does not belong there: it breaks the group.
+/// Returns the error of a group that another message interrupts.
 // spec: rtr-4.2-d, rtr-9.5-e, rtr-9.5-f
 pub(in crate::connection) fn between(procedure: u32, operation: Option<u32>) -> Option<GroupError> {
     match operation {

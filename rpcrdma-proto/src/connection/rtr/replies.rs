@@ -1,18 +1,19 @@
-//! What a responder keeps of calls in transmissions of rtrext-02, and of their replies.
+//! The responder's part of rtrext-02: calls that arrived in transmissions, and their replies.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::connection::xid_table::XidTable;
 use crate::transfer::GroupReplyPlan;
 
-/// What a call in transmissions has, and no other call.
+/// The state of a call that arrived in transmissions.
 #[derive(Debug)]
 pub(in crate::connection) struct GroupedCall {
     /// The number of transmissions in which it arrived.
     pub(in crate::connection) parts: u32,
     /// The number of receives reserved for its reply.
     pub(in crate::connection) reserve: u32,
-    /// The plan of a reply that goes in transmissions as well.
+    /// The plan of a reply that is sent in transmissions as well.
     pub(in crate::connection) reply: Option<GroupReplyPlan>,
     /// Whether its reply is retained after its Send.
     pub(in crate::connection) retains_reply: bool,
@@ -20,10 +21,13 @@ pub(in crate::connection) struct GroupedCall {
     pub(in crate::connection) retransmitted: bool,
 }
 
-/// The replies in transmissions, of which the peer may report an error.
+/// The state of a responder that serves calls in transmissions.
 #[derive(Debug)]
 pub(in crate::connection) struct GroupReplies {
-    /// By the XIDs of their calls.
+    /// The calls that arrived in transmissions, by slot, each with its key.
+    calls: Vec<Option<(u32, GroupedCall)>>,
+    /// The keys of calls whose replies were sent in transmissions, by XID: the peer may report an
+    /// error in them.
     pub(in crate::connection) xids: XidTable,
     /// Retained replies, and until when. A reply that is retransmitted may still have an entry, but
     /// not at the front.
@@ -35,9 +39,45 @@ pub(in crate::connection) struct GroupReplies {
 impl GroupReplies {
     pub(in crate::connection) fn new(hash_seed: u64) -> Self {
         Self {
+            calls: Vec::new(),
             xids: XidTable::new(hash_seed),
             retained: VecDeque::new(),
             only_retained: 0,
+        }
+    }
+
+    /// Adds a call.
+    pub(in crate::connection) fn insert(&mut self, slot: usize, key: u32, call: GroupedCall) {
+        if self.calls.len() <= slot {
+            self.calls.resize_with(slot + 1, || None);
+        }
+        if let Some(place) = self.calls.get_mut(slot) {
+            *place = Some((key, call));
+        }
+    }
+
+    /// Returns the state of a call; `None` if it did not arrive in transmissions.
+    pub(in crate::connection) fn get(&self, slot: usize, key: u32) -> Option<&GroupedCall> {
+        let (its_key, call) = self.calls.get(slot)?.as_ref()?;
+        (*its_key == key).then_some(call)
+    }
+
+    pub(in crate::connection) fn get_mut(
+        &mut self,
+        slot: usize,
+        key: u32,
+    ) -> Option<&mut GroupedCall> {
+        let (its_key, call) = self.calls.get_mut(slot)?.as_mut()?;
+        (*its_key == key).then_some(call)
+    }
+
+    /// Removes a call. Its key may be that of another call later.
+    pub(in crate::connection) fn remove(&mut self, slot: usize, key: u32) {
+        if let Some(place) = self.calls.get_mut(slot)
+            && place.as_ref().is_some_and(|(its_key, _)| *its_key == key)
+        {
+            *place = None;
+            self.xids.remove(slot, key);
         }
     }
 }

@@ -61,8 +61,7 @@ impl Session {
         if self.params.negotiation == Negotiation::Probing || self.params.rejected_v2 {
             self.remember_version_one(now);
         }
-        // One on which nothing was done, and which did not last, is no better than an attempt that
-        // has failed.
+        // A short connection without any progress counts as a failed attempt.
         let was_up = matches!(self.state, ConnState::Up | ConnState::Closing);
         let lasted = now.saturating_sub(self.connected_at) >= self.config.max_reconnect_delay;
         if was_up && (lasted || self.requester.credits.has_reply()) {
@@ -121,8 +120,8 @@ impl Session {
             self.params.negotiation_deadline = None;
             self.close(CloseReason::NegotiationTimeout);
         }
-        // A responder need not answer each call: where nothing else gives back the credits, a new
-        // connection does.
+        // A responder need not answer each call. A new connection returns the credits of unanswered
+        // calls.
         if self.may_stall()
             && self
                 .requester
@@ -189,7 +188,7 @@ impl Session {
         self.requester.is_settled() && self.responder.is_empty()
     }
 
-    /// The peer has spoken in a version.
+    /// Records a message of the peer in this version.
     // spec: v2-5.3-a
     #[inline]
     pub(super) fn on_version_evidence(&mut self, version: Version) {
@@ -209,8 +208,8 @@ impl Session {
         }
     }
 
-    /// Handles what an error that answers our message tells about the version. Returns whether the
-    /// message must be retransmitted.
+    /// Applies a version error that answers our message. Returns whether the message must be
+    /// retransmitted.
     // spec: v2-5.2-c, v2-5.2-d
     pub(super) fn decides_version(&mut self, version: Version, error: PeerError) -> bool {
         let event = match (error, version) {

@@ -24,8 +24,8 @@ impl Session {
         let again = self.requester.expects(xid) && self.decides_version(version, error);
         match self.requester.expected(xid) {
             Some(kind) => {
-                // The question after the version is answered; only a call that asked it is sent
-                // again.
+                // The version probe is answered. If the probe was a call, the call is
+                // retransmitted.
                 self.requester.on_error(
                     xid,
                     (error, credits),

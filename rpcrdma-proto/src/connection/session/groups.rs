@@ -1,5 +1,4 @@
-//! Messages in transmissions of rtrext-02: as they come, as they are sent, and what is reported of
-//! them.
+//! Messages in transmissions of rtrext-02: receiving, sending and error reports.
 
 use alloc::boxed::Box;
 
@@ -10,7 +9,7 @@ use crate::connection::output::{
     Action, BufferId, CloseReason, Event, PayloadPiece, SendOwner, Transmit,
 };
 use crate::connection::requester::RequestKind;
-use crate::connection::responder::Unserved;
+use crate::connection::responder::ReassembledCallError;
 use crate::connection::rtr::extension::RtrExtension;
 use crate::connection::rtr::headers::write as write_header;
 use crate::connection::rtr::reassembly::{
@@ -28,7 +27,7 @@ use crate::v2::rtr::{
 use crate::version::Version;
 use crate::xdr::Decode;
 
-/// A transmission, decoded.
+/// A decoded transmission.
 enum GroupMessage<'a> {
     Request(Req<'a>),
     Reply(Resp<'a>),
@@ -36,7 +35,7 @@ enum GroupMessage<'a> {
     ErrorReport(OptreptErr),
 }
 
-/// The direction that an operation has, whatever its message says; none if it may be either.
+/// Returns the direction that an operation must have; `None` if both are allowed.
 const fn direction_of(code: u32) -> Option<MsgType> {
     match code {
         ROPT_XMTREQ => Some(MsgType::Call),
@@ -56,7 +55,7 @@ impl Session {
             ROPT_XMTREQ => OperationSet::REQUESTS,
             ROPT_XMTRESP => OperationSet::RESPONSES,
             ROPT_XMTCONT => OperationSet::CONTINUATIONS,
-            // Who sends groups must take reports of them.
+            // An end that sends groups must accept reports.
             ROPT_REPTERR => OperationSet::NONE,
             _ => return false,
         };
@@ -123,7 +122,7 @@ impl Session {
         request.count > 1 && !self.takes_group(ROPT_XMTCONT)
     }
 
-    /// Counts a transmission of a request, which takes a credit.
+    /// Counts a transmission of a request. Each takes a credit.
     fn consume_credit(&mut self) -> Result<(), crate::credit::CreditOverrun> {
         self.responder.credits.on_call()
     }
@@ -138,13 +137,13 @@ impl Session {
         };
         let reply_limit = self.requester.reply_limit(fragment.xid);
         let RtrExtension {
-            reassembly: arriving,
-            local_structure: ours,
+            reassembly,
+            local_structure,
             settings,
             ..
         } = &mut **extension;
-        let held = arriving.held();
-        // What a reply has was asked for.
+        let held = reassembly.held();
+        // Our own directions limit a reply.
         let (limits, most) = match fragment.direction {
             MsgType::Call => (&self.config.limits, settings.request_limit),
             MsgType::Reply => (
@@ -156,15 +155,15 @@ impl Session {
             ),
         };
         let bounds = FragmentLimits {
-            structure: ours,
+            structure: local_structure,
             max_transmissions: most,
             limits,
         };
-        let lead = arriving.waiting_for();
+        let lead = reassembly.waiting_for();
         let whole = match part {
-            GroupMessage::Request(request) => arriving.request(fragment, request, bounds),
-            GroupMessage::Reply(reply) => arriving.reply(fragment, reply, bounds),
-            GroupMessage::Continuation(more) => arriving.continuation(fragment, *more, bounds),
+            GroupMessage::Request(request) => reassembly.request(fragment, request, bounds),
+            GroupMessage::Reply(reply) => reassembly.reply(fragment, reply, bounds),
+            GroupMessage::Continuation(more) => reassembly.continuation(fragment, *more, bounds),
             GroupMessage::ErrorReport(_) => return BufferDisposition::Free,
         };
         match whole {
@@ -174,8 +173,8 @@ impl Session {
                 return held;
             }
             Ok(None) if extension.waiting_for().is_some() => return BufferDisposition::Kept,
-            // The transmission is skipped, and its memory is free: the peer has a report of its
-            // group.
+            // The transmission is skipped and its buffer is free. The group was reported to the
+            // peer.
             Ok(None) => {
                 self.on_fragment_rejected(fragment, 0);
             }
@@ -222,7 +221,7 @@ impl Session {
             self.output.push_action(Action::Free { message });
         }
         if invalidated {
-            // Of which call it was is not known any more.
+            // The call of the invalidated key is no longer known.
             self.close(CloseReason::Invalidated);
         }
     }
@@ -241,7 +240,7 @@ impl Session {
                     .filter(|lead| *lead != TransmissionId { number: 0, ..bad } || bad.number != 0);
                 self.report(GroupErrorReport { bad, lead, why });
             }
-            // There is no report for what makes no sense by itself (decision D22).
+            // No report describes a transmission that is invalid by itself (decision D22).
             FragmentError::Chunk(fault) if bad.direction == MsgType::Reply => {
                 self.counters.dropped += 1;
                 self.requester.undecodable(bad.xid, fault, &mut self.output);
@@ -279,7 +278,7 @@ impl Session {
         };
         if let Some(extension) = &mut self.extension {
             if let Some(message) = unused {
-                // Its buffers are still to be given back.
+                // The buffers of the message are not reposted yet.
                 extension
                     .reassembly
                     .recycle(core::mem::replace(&mut group.message, message));
@@ -310,8 +309,8 @@ impl Session {
             Err(unserved) => unserved,
         };
         match unserved {
-            Unserved::DuplicateXid => self.counters.duplicate_xid += 1,
-            Unserved::Overrun => self.close(CloseReason::CreditOverrun),
+            ReassembledCallError::DuplicateXid => self.counters.duplicate_xid += 1,
+            ReassembledCallError::Overrun => self.close(CloseReason::CreditOverrun),
         }
         self.responder.credits.drop_all(parts);
         (BufferDisposition::Free, Some(message))
@@ -404,9 +403,9 @@ impl Session {
 
     /// Abandons the waiting group, if there is one.
     fn abandon_group(&mut self) -> Option<TransmissionId> {
-        let arriving = &mut self.extension.as_mut()?.reassembly;
-        let held = arriving.held();
-        let lead = arriving.abandon()?;
+        let reassembly = &mut self.extension.as_mut()?.reassembly;
+        let held = reassembly.held();
+        let lead = reassembly.abandon()?;
         self.responder.credits.drop_all(held);
         self.free_abandoned(None);
         Some(lead)
@@ -416,7 +415,7 @@ impl Session {
     // spec: rtr-5.4-c, rtr-9.5-b
     fn undecodable(&mut self, optional: &OptionalMessage<'_>, reason: RefusalReason) {
         let (xid, direction) = (optional.xid, optional.direction);
-        // One XID may be that of a call in each direction.
+        // Calls of both directions may have the same XID.
         let lead = self
             .abandon_group()
             .filter(|lead| (lead.xid, lead.direction) != (xid, direction));
@@ -457,7 +456,7 @@ impl Session {
         let threshold = self.params.send_limit(Version::Two);
         for part in [
             Some(report.bad),
-            // One XID may be that of a call in each direction.
+            // Calls of both directions may have the same XID.
             report.lead.filter(|lead| {
                 (lead.xid, lead.direction) != (report.bad.xid, report.bad.direction)
             }),
@@ -473,7 +472,7 @@ impl Session {
                 MsgType::Reply => {
                     let again = self.responder.on_error_report(part.xid, threshold);
                     if !again && !self.responder.is_open(part.xid) {
-                        // It can't be sent again: the call is to end all the same (decision D23).
+                        // The reply cannot be retransmitted, and the call must end (decision D23).
                         self.refuse_call(part.xid, Version::Two, RefusalReason::BrokenReply);
                     }
                     again
@@ -577,7 +576,7 @@ impl Session {
         else {
             return false;
         };
-        // Of a later transmission the error says nothing new.
+        // An error about a later transmission refutes nothing further.
         let refuted = if count == 1 {
             OperationSet::REQUESTS
         } else {

@@ -130,7 +130,7 @@ impl Session {
         invalidated: Option<u32>,
     ) -> BufferDisposition {
         let parsed = Header::parse(message, highest);
-        // Nothing but a reply may invalidate (decision D18).
+        // Only a reply may invalidate (decision D18).
         if invalidated.is_some() && !parsed.as_ref().is_ok_and(|header| self.is_reply(header)) {
             self.close(CloseReason::Invalidated);
             return BufferDisposition::Free;
@@ -344,8 +344,8 @@ impl Session {
 
     fn reply_arrived(&mut self, version: Version, reply: CallReply<'_>) -> BufferDisposition {
         let xid = reply.xid;
-        // A reply is of the version of its call (version-two-01, section 5.3); one of Version Two
-        // is not read where One is spoken.
+        // A reply has the version of its call (version-two-01, section 5.3). On a Version One
+        // connection, replies in Version Two are not decoded.
         if version == Version::One && self.params.send_version() == Some(Version::Two) {
             return self.reply_of_other_version(&reply);
         }

@@ -10,7 +10,7 @@ use crate::v2::MsgType;
 use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
 use crate::version::Version;
 
-/// An operation as it came.
+/// A received operation.
 pub(super) struct OptionalMessage<'a> {
     pub(super) xid: u32,
     pub(super) credits: u32,
@@ -43,8 +43,8 @@ impl Session {
         buffer: BufferId,
         message: &[u8],
     ) -> BufferDisposition {
-        // What answers our question settles the version; any other message of a server's settles
-        // it, too.
+        // The answer to our probe settles the version. Any other message of a server settles it,
+        // too.
         if optional.direction == MsgType::Reply || self.config.role == Role::Server {
             self.on_version_evidence(Version::Two);
         }
@@ -137,7 +137,7 @@ impl Session {
                 self.output.push_notice(Event::PropertiesChanged);
             }
             PropertyEvent::Raise(size) => {
-                // One that is larger still may be on its way.
+                // A still larger size may be pending.
                 if size
                     > self
                         .params

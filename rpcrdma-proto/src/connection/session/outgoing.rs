@@ -1,4 +1,4 @@
-//! What is polled.
+//! The output that the transport polls.
 
 use super::Session;
 use crate::connection::config::Role;
@@ -106,7 +106,7 @@ impl Session {
         let transmit = self.next_message(now, buffer);
         match &transmit {
             Some(_) => self.on_sent(now),
-            // One that was ready is to go otherwise, and nothing of it is exposed.
+            // A ready call must change its transfer method, and none of its memory is exposed.
             None if self.requester.has_returned() => return self.next_other(now, buffer),
             None => {}
         }
@@ -134,7 +134,7 @@ impl Session {
 
     #[inline(always)]
     fn next_message(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
-        // What was begun is ended first: nothing goes between (rtrext-02, section 4.2).
+        // No other message interrupts a group (rtrext-02, section 4.2).
         if let Some(extension) = &self.extension
             && extension.continues()
         {
@@ -281,8 +281,8 @@ impl Session {
         let header = refusal
             .write_error(*error, self.responder.credits.current_grant(), buffer)
             .ok()?;
-        // An error of Version Two is an answer to the requester's first message as well, but for
-        // one about versions.
+        // An error in Version Two, except a version error, also answers the requester's first
+        // message.
         let of_two =
             refusal.vers == Version::Two.number() && !matches!(error, PeerError::Versions { .. });
         self.params.peer_answered |= of_two;
@@ -310,7 +310,7 @@ impl Session {
     // spec: v2-5-b, bd-6-e
     #[inline(never)]
     fn admit_some(&mut self, one_way: bool) {
-        // What tells our properties takes a credit of its own, before calls take them all.
+        // The announcement of our properties takes its credit before calls take them all.
         if self.exchange.is_first(&self.params) {
             return;
         }
@@ -328,7 +328,8 @@ impl Session {
         let Some(link) = calls.as_ref().or(questions.as_ref()) else {
             return;
         };
-        // Before the version is settled one message asks; a server's consumer waits for the peer's.
+        // Until the version is negotiated, one message probes it. A server waits for the peer's
+        // message.
         let asks = self.params.version.is_none() && self.exchange.is_enabled();
         let unready = self.params.role == Role::Server && !self.peer_ready;
         let only =
@@ -337,7 +338,7 @@ impl Session {
         if one_way {
             self.requester.mark_lacking_credits();
         }
-        // If no reply is to come that brings credits back, one is asked for.
+        // If no outstanding reply can return credits, a property request asks for one.
         let stuck =
             one_way && self.requester.credits.calls() == 0 && !self.requester.credits.can_spare();
         if stuck && !self.exchange.has_request() {
@@ -352,8 +353,9 @@ impl Session {
     #[must_use]
     pub fn receives(&self) -> u32 {
         let replies = self.requester.receives();
-        // An operation and a call may be in flight where one message is granted, and each have an
-        // answer. An operation takes its credit as it is sent, and has its receive before.
+        // With a grant of one message, an operation and a call may be in flight, and each is
+        // answered. An operation takes its credit when it is sent, and its receive is posted
+        // before.
         let answers = if self.exchange.has_operations() {
             2.max(replies.saturating_add(1))
         } else {

@@ -12,10 +12,10 @@ use crate::v2::{self, MsgType};
 use crate::xdr::Encode;
 use std::vec::Vec;
 
-/// The first XID of a session tells where its XIDs begin, and nothing of what the peer's are hashed
-/// with: with XIDs that it chooses by that a peer makes no chain long.
+/// The first XID of a session reveals nothing about the hash of the peer's XIDs: XIDs that a peer
+/// derives from it build no long chain.
 #[test]
-fn a_peer_can_not_tell_how_its_xids_are_hashed() {
+fn peer_cannot_derive_the_hash_of_xids() {
     let config = Config {
         max_version: Version::One,
         max_served: 4_096,
@@ -24,8 +24,7 @@ fn a_peer_can_not_tell_how_its_xids_are_hashed() {
     };
     let mut session = Session::new(config.clone()).unwrap();
     let seen = session.fresh_xid();
-    // What would be in one chain if the table were hashed with what is seen, or with what follows
-    // from it.
+    // XIDs that would share a chain if the seed were visible, or derived from a visible value.
     for guess in [seen, seen.wrapping_sub(1), !seen, !seen.wrapping_sub(1)] {
         let mut guessed = XidTable::new(guess.into());
         guessed.insert(4_095, 1, 0);
@@ -162,7 +161,7 @@ fn a_refusal_of_a_backward_call_has_its_reason() {
 /// enough.
 // spec: rfc8166-3.3.3-b
 #[test]
-fn receives_have_the_least_size() {
+fn receive_size_has_a_minimum() {
     for (max_version, least) in [(Version::One, 1024), (Version::Two, 4096)] {
         for config in [Config::client(), Config::server()] {
             let config = |receive_size| Config {
@@ -180,10 +179,10 @@ fn receives_have_the_least_size() {
     }
 }
 
-/// Who calls has one credit at least, and no more than calls; who never calls needs none. A client
-/// calls, and a server serves.
+/// An end that calls has at least one credit, and no more than calls. An end that never calls needs
+/// none. A client calls, and a server serves.
 #[test]
-fn credits_are_those_of_calls() {
+fn settings_of_credits_are_checked() {
     let server = |max_calls, credits, max_served| {
         let config = Config {
             max_calls,
@@ -213,7 +212,7 @@ fn credits_are_those_of_calls() {
 
 /// Each limit of a call's segments is checked by itself.
 #[test]
-fn a_call_has_some_segments_and_no_more_than_a_header_holds() {
+fn limits_of_segments_are_checked() {
     let most = u16::try_from(MAX_CALL_SEGMENTS).unwrap();
     for (max_segments, max_segment_len, found) in [
         (1, 1, Ok(())),
@@ -232,9 +231,9 @@ fn a_call_has_some_segments_and_no_more_than_a_header_holds() {
     }
 }
 
-/// What both ends must have agreed on is off by default.
+/// Settings on which both ends must agree are off by default.
 #[test]
-fn what_the_peer_must_know_of_is_off_by_default() {
+fn settings_that_both_ends_need_are_off_by_default() {
     for config in [Config::client(), Config::server()] {
         assert!(!config.backward_v1 && !config.send_with_invalidate && !config.remote_invalidation);
     }
@@ -242,7 +241,7 @@ fn what_the_peer_must_know_of_is_off_by_default() {
 
 /// Each limit of transmissions is one at least, and 64 at most.
 #[test]
-fn a_group_has_some_transmissions() {
+fn limits_of_transmissions_are_checked() {
     for (limit, found) in [
         (0, Err(ConfigError::Transmissions)),
         (1, Ok(())),
@@ -263,7 +262,7 @@ fn a_group_has_some_transmissions() {
 
 /// Headers go to the first segment of a receive buffer, which is as long as the structure says.
 #[test]
-fn a_receive_buffer_begins_with_room_for_a_header() {
+fn buffer_structure_must_have_room_for_a_header() {
     let structure = |segments: &[(u32, bool)]| {
         let segments: Vec<_> = segments
             .iter()

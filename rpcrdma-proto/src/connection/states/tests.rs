@@ -42,7 +42,7 @@ fn of_connections() -> String {
     table("event", &ConnState::ALL, &StateChange::ALL, ConnState::next)
 }
 
-/// What the documentation shows is what the machines do.
+/// The tables of the documentation are those of the code.
 #[test]
 fn the_tables_are_those_of_the_documentation() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/state-machines.md");
@@ -97,9 +97,9 @@ fn the_lists_have_no_gaps() {
     );
 }
 
-/// What has ended stays so, and every state leads to its end.
+/// A final state has no transition, and every state leads to one.
 #[test]
-fn every_life_can_end_and_no_end_goes_on() {
+fn every_state_reaches_a_final_state() {
     assert!(
         RequestEvent::ALL
             .iter()
@@ -153,8 +153,7 @@ fn reaches<S: Copy + PartialEq, E: Copy>(
     found.contains(&to)
 }
 
-/// Nothing ends but by way of `Settling`, where its memory comes back: whatever is or was exposed
-/// or sent.
+/// Every call ends through `Settling`, where its memory is released.
 #[test]
 fn no_call_ends_before_its_memory_is_settled() {
     for life in RequestState::ALL {

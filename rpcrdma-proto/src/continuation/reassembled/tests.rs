@@ -92,7 +92,7 @@ fn sections_and_items_make_one_message() {
 /// Without items the stream is the message.
 // spec: rtr-7.3-k
 #[test]
-fn without_items_the_stream_is_all() {
+fn message_without_items_is_its_stream() {
     let mut message = ReassembledMessage {
         items: Vec::new(),
         ..message()
@@ -109,10 +109,10 @@ fn without_items_the_stream_is_all() {
     );
 }
 
-/// What is told of results that stayed in the stream, or that there are not, changes nothing.
+/// Entries for results in the stream, or for missing results, do not change the length.
 // spec: rtr-6.2-v, rtr-6.2-x
 #[test]
-fn what_was_not_excised_is_in_the_stream() {
+fn items_that_are_not_reduced_are_in_the_stream() {
     let items = vec![
         item(20, 10, Reduction::TooShort),
         item(0, 0, Reduction::NoItem),
@@ -130,7 +130,7 @@ fn what_was_not_excised_is_in_the_stream() {
 
 // spec: rtr-6.2-e, rtr-6.2-f, rtr-7.3-g
 #[test]
-fn positions_are_of_the_whole_message() {
+fn positions_count_in_the_whole_message() {
     let of = |items: &[(u32, u32)], most| {
         let items = items
             .iter()

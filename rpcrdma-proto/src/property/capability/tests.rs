@@ -79,7 +79,7 @@ fn updated(peer: &mut PeerProperties, now: &[Propval<'_>]) -> xdr::Result<()> {
 
 // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.3-a, rtr-8.3-e
 #[test]
-fn what_is_told_is_taken_over() {
+fn announced_capabilities_are_applied() {
     abilities().with_xdr(|told| assert_eq!(told, ALL));
     let (peer, verdict) = connected(&ALL, &[]);
     assert_eq!((*peer.capabilities(), verdict), (abilities(), Ok(())));
@@ -100,7 +100,7 @@ fn what_is_told_is_taken_over() {
 
 /// As many segments as there may be, each unlike the one before.
 #[test]
-fn the_longest_structure_is_told() {
+fn longest_structure_is_announced() {
     let segment = |at: u32| BufferSegment {
         length: 4096,
         align: at,
@@ -120,7 +120,7 @@ fn the_longest_structure_is_told() {
 
 // spec: rtr-8.1-d, rtr-8.1-e, rtr-8.1-f, rtr-8.1-g, rtr-8.1-h
 #[test]
-fn who_tells_nothing_has_the_defaults() {
+fn silent_peer_has_the_defaults() {
     let peer = PeerProperties::with_support(RTR);
     assert_eq!(
         *peer.capabilities(),
@@ -132,7 +132,7 @@ fn who_tells_nothing_has_the_defaults() {
         }
     );
     assert!(ALL.iter().all(|value| !peer.may_change(value.which)));
-    // No bytes are the default, too, but that no operation is taken has been told.
+    // An empty value is also the default, but it announces that no operation is accepted.
     let (mut peer, _) = connected(&ALL, &[]);
     updated(&mut peer, &ALL.map(|value| Propval { data: &[], ..value })).unwrap();
     assert_eq!(
@@ -145,9 +145,9 @@ fn who_tells_nothing_has_the_defaults() {
     assert_eq!(peer.values().receive_buffer_size, 4096);
 }
 
-/// Who does not use rtrext-02 passes its properties over, whatever they hold.
+/// An end without rtrext-02 ignores its properties, with any content.
 #[test]
-fn without_rtrext_they_are_unknown() {
+fn capabilities_are_unknown_without_rtrext() {
     let mut peer = PeerProperties::new();
     let wrong = Propval {
         data: &[1],
@@ -167,7 +167,7 @@ fn without_rtrext_they_are_unknown() {
 }
 
 #[test]
-fn a_malformed_value_spoils_the_message() {
+fn malformed_capability_invalidates_the_message() {
     let sum = [&[0, 0, 0x31][..], &STRUCTURED.data[3..]].concat();
     let cases: [(Propid, &[u8], ErrorKind); 9] = [
         (XPROP_RTRSUPP, &[0, 0, 5], ErrorKind::UnexpectedEnd),
@@ -212,7 +212,7 @@ fn a_malformed_value_spoils_the_message() {
 }
 
 #[test]
-fn what_was_named_as_staying_stays() {
+fn fixed_properties_do_not_change() {
     let (mut peer, _) = connected(
         &[
             SUPPORT,
@@ -246,10 +246,10 @@ fn what_was_named_as_staying_stays() {
     assert_eq!(peer.ignored(), 2, "one stays, and one was not named");
 }
 
-/// What the size and the structure are that a peer has told, each or neither.
+/// The size and the structure, for a peer that announced one, both or neither.
 // spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-b, rtr-8.3-c, rtr-8.3-d, rtr-8.3-e
 #[test]
-fn the_size_and_the_structure_belong_together() {
+fn size_and_structure_are_reconciled() {
     let plain = Propval {
         data: &[
             0, 0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -288,7 +288,7 @@ fn the_size_and_the_structure_belong_together() {
 /// One after the other they may be updated, and agree in the end.
 // spec: rtr-8.3-b
 #[test]
-fn an_update_of_one_is_held_against_the_other() {
+fn updates_of_size_and_structure_are_reconciled() {
     let (mut peer, _) = connected(&[STRUCTURED, size(&[0, 0, 0x30, 0])], &[]);
     peer.on_changed(BasicProperty::ReceiveBufferSize(8192));
     assert_eq!(
@@ -309,9 +309,9 @@ fn an_update_of_one_is_held_against_the_other() {
 }
 
 proptest! {
-    /// Whatever a peer tells: an error and no change, or what can be relied on.
+    /// Any set gives an error and no change, or consistent values.
     #[test]
-    fn any_set_is_taken_or_refused(
+    fn any_set_is_applied_or_refused(
         values in proptest::collection::vec((0u32..8, proptest::collection::vec(prop::sample::select(&[0u8, 0, 0, 1, 4][..]), 0..28)), 0..6),
         nochg: u32,
     ) {

@@ -1,4 +1,4 @@
-//! What is otherwise in transport characteristics (xcharext-02).
+//! The differences of transport characteristics (xcharext-02).
 
 use std::vec::Vec;
 
@@ -40,12 +40,12 @@ fn connected(
     (peer, verdict)
 }
 
-/// What is known, of whichever of the two drafts, is taken over; what is not is passed over.
+/// Known properties of both drafts apply, and unknown ones are ignored.
 // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-g, xc2-2.1-h, xc2-2.1-i, xc2-2.1-j, xc2-3-a, xc2-3-b, xc2-3-c
 // spec: xc2-3-d
 // spec: xc2-4.1-h, xc2-4.1-i, xc2-4.4-a, xc2-4.4-f, xc2-4.3-d
 #[test]
-fn characteristics_are_known_as_properties_are() {
+fn characteristics_decode_as_properties() {
     assert_eq!(
         *PeerProperties::with_support(PropertySupport::CHARACTERISTICS).values(),
         PropertyValues::DEFAULT
@@ -75,10 +75,10 @@ fn characteristics_are_known_as_properties_are() {
     }
 }
 
-/// What begins a connection, and what asks, has the same bytes in both drafts.
+/// The announcement and the request have the same bytes in both drafts.
 // spec: xc2-4.1-a, xc2-4.2-c
 #[test]
-fn two_operations_have_the_same_bytes() {
+fn start_and_request_have_the_same_bytes() {
     let [size, support] = [SIZE, SUPPORT].map(|Propval { which, data }| Xcharval { which, data });
     let (start, want) = ([size, support], [support]);
     let initxch = Initxch {
@@ -105,7 +105,7 @@ fn two_operations_have_the_same_bytes() {
 /// No bytes are no default, but an error, for each value that is known and no other.
 // spec: xc2-2.1-c, xc2-2.1-e, xc2-2.1-f
 #[test]
-fn no_bytes_are_an_error() {
+fn empty_value_is_an_error() {
     for (knowledge, known) in [
         (PropertySupport::CHARACTERISTICS, 3),
         (
@@ -212,7 +212,7 @@ fn changes_are_made_rejected_or_pending() {
 /// A subset may have fewer words than another: those that it lacks are zero.
 // spec: xc2-2.1-n
 #[test]
-fn words_beyond_the_last_of_a_subset_are_zero() {
+fn missing_words_of_a_subset_are_zero() {
     let response = crate::v2::characteristics::Respxch {
         done: (&[0, 1]).into(),
         rej: (&[0]).into(),
@@ -227,10 +227,10 @@ fn words_beyond_the_last_of_a_subset_are_zero() {
     assert_eq!(found[..32], [Disposition::Rejected(SIZE); 32]);
 }
 
-/// A change of which nothing is said, or two things, was rejected.
+/// A change with no outcome, or with two, counts as rejected.
 // spec: xc2-4.3-l
 #[test]
-fn what_is_left_out_or_said_twice_was_rejected() {
+fn missing_or_repeated_outcome_is_a_rejection() {
     for (done, rej, pend) in [
         (0, 0, 0),
         (1, 1, 0),

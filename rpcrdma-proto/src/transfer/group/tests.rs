@@ -76,7 +76,7 @@ fn grouped_(call: &CallSpec<'_>, groups: &GroupLimits, room: u32) -> Option<Grou
 /// A call knows how many credits it takes, and does without those that are not there.
 // spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-c, rtr-5.3-l, rtr-5.3-m
 #[test]
-fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
+fn call_without_credits_for_a_group_is_read() {
     let items = [DataItem {
         position: 120,
         length: 200_000,
@@ -112,7 +112,7 @@ fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
             (0, 1, 1, 1)
         );
     }
-    // What can't be reduced goes in as many, or all of it is read.
+    // A call that cannot be reduced takes as many transmissions as it needs, or is read whole.
     let whole = CallSpec { items: &[], ..call };
     assert_eq!(grouped_(&whole, &groups(), 8).unwrap().count, 3);
     assert_eq!(
@@ -121,11 +121,10 @@ fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
     );
 }
 
-/// What the binding of the program does not let be reduced stays in the stream, and so do its
-/// results.
+/// Items and results of a call that is not reducible stay in the stream.
 // spec: rtr-3.3-d
 #[test]
-fn what_may_not_be_moved_apart_is_not_placed() {
+fn irreducible_calls_place_nothing() {
     let items = [DataItem {
         position: 120,
         length: 65_536,
@@ -152,7 +151,7 @@ fn what_may_not_be_moved_apart_is_not_placed() {
 /// Where both ways are there, the one of fewer round trips goes, and of those with as many the one
 /// that exposes less.
 #[test]
-fn the_cheaper_way_goes() {
+fn cheaper_transfer_method_is_chosen() {
     let cheaper = GroupLimits {
         preference: MethodPreference::Cheaper,
         ..groups()
@@ -193,11 +192,10 @@ fn the_cheaper_way_goes() {
     );
 }
 
-/// What is directed follows what can be: targets of ours, memory that may be exposed, and replies
-/// in transmissions.
+/// Directions follow the means: our targets, exposable memory, and replies in transmissions.
 // spec: rtr-5.3-g, rtr-5.3-i, rtr-5.3-j
 #[test]
-fn results_are_directed_to_what_there_is() {
+fn directions_follow_the_limits_of_the_path() {
     let plain = BufferStructure::plain(4096);
     let read = CallSpec {
         max_reply: 65_700,
@@ -282,11 +280,11 @@ fn receives_are_reserved_for_the_largest_reply() {
     assert_eq!(reserve(8 * 4_056 + 4, plain), None, "it has a Reply chunk");
 }
 
-/// What the responder is to send by its size it may not write: there must be receives for all of
-/// it, or it is written.
+/// The responder may not write a result that it must send because of its size: either all have
+/// receives, or they are written.
 // spec: rtr-4.3-e, rtr-6.2-t, rtr-6.2-u
 #[test]
-fn receives_are_reserved_for_results_that_their_size_lets_be_placed() {
+fn receives_are_reserved_for_results_placed_by_size() {
     let large = [ResultSpec::whole_call(30_000); 3];
     let read = CallSpec {
         max_reply: 90_100,
@@ -330,7 +328,7 @@ fn receives_are_reserved_for_results_that_their_size_lets_be_placed() {
 /// may take more transmissions than if all are placed, or all are short.
 // spec: rtr-4.3-e
 #[test]
-fn receives_are_reserved_for_short_results_beside_those_that_are_placed() {
+fn receives_are_reserved_for_short_results_beside_placed_ones() {
     let head = BufferSegment {
         length: 1024,
         align: 8,
@@ -404,11 +402,11 @@ fn receives_are_reserved_for_short_results_beside_those_that_are_placed() {
     }
 }
 
-/// What becomes of a result of so many bytes, whose memory has 50,000: placed, written, or neither.
+/// The method for a result of each size, with memory of 50,000 bytes: placed, written, or neither.
 // spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i
 // spec: rtr-7.4-u
 #[test]
-fn a_result_goes_as_it_was_directed() {
+fn result_follows_its_direction() {
     const MEMORY: Option<u32> = Some(50_000);
     let direction = |memory, send, by_size| ResultDirection {
         of: Span::CALL,
@@ -483,10 +481,11 @@ fn a_result_goes_as_it_was_directed() {
     }
 }
 
-/// What may be either is placed if it fits the transmissions that there may be, and else written.
+/// A result with a choice is placed if it fits the maximum number of transmissions, and otherwise
+/// written.
 // spec: rtr-6.2-t, rtr-7.4-v
 #[test]
-fn a_choice_depends_on_the_transmissions_that_there_may_be() {
+fn choice_depends_on_the_limit_of_transmissions() {
     let results = [DataItem {
         position: 100,
         length: 100_000,

@@ -1,4 +1,4 @@
-//! What does not conform to the XDR, counts, and sections of the Payload stream.
+//! Invalid XDR, counts, and sections of the Payload stream.
 
 use super::{BYSIZE, CHOICE, group, one};
 use crate::cases::{Case, NONE, case};
@@ -6,7 +6,7 @@ use crate::raw::{
     At, CALL, NO_ITEM, REPLY, TOO_SHORT, Transmission, XMTREQ, fixed, request, response,
 };
 
-/// What does not conform to the XDR, or to the direction of its operation.
+/// Invalid XDR, or a wrong direction of the operation.
 pub(super) fn shapes() -> Vec<Case> {
     vec![
         case("`ROPT_XMTREQ` cut off", |_| Some(vec![request(NONE).cut()])),

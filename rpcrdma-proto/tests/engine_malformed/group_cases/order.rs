@@ -1,4 +1,4 @@
-//! Transmissions that make no group, or come where they must not.
+//! Transmissions that form no group, or arrive out of place.
 
 use super::{BADCONT, group, interrupted, one};
 use crate::cases::{CONNPROP, Case, NONE, SEGMENT, UPDPROP, case};

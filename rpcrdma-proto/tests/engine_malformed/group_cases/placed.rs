@@ -160,7 +160,7 @@ pub(super) fn items() -> Vec<Case> {
     ]
 }
 
-/// What a call directs about its reply.
+/// The directions of a call about its reply.
 pub(super) fn directions() -> Vec<Case> {
     vec![
         case("a range that ends before it begins", |_| {

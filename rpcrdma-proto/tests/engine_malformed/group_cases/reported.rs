@@ -190,7 +190,7 @@ pub(super) fn reports() -> Vec<Case> {
 }
 
 /// Operations that the end does not take.
-pub(super) fn abilities() -> Vec<Case> {
+pub(super) fn capabilities() -> Vec<Case> {
     let lacking = |lacks, case| Case { lacks, ..case };
     vec![
         lacking(

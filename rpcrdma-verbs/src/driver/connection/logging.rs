@@ -1,4 +1,4 @@
-//! What is logged of a connection and of its calls.
+//! The tracing events and spans of a connection and its calls.
 
 use rpcrdma_proto::connection::{CallLocation, CloseReason, ReplyLocation, SendOwner};
 use tracing::field::{Empty, display};
@@ -22,7 +22,7 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// Logs that a call has arrived, and how it has travelled.
+    /// Logs the arrival of a call, with its transfer method.
     #[cold]
     pub(super) fn log_arrived(&self, xid: u32, message: &CallLocation) {
         let transfer = match message {
@@ -33,7 +33,7 @@ impl<D: Device> Connection<D> {
         debug!(peer = %self.peer, xid, transfer, "call arrived");
     }
 
-    /// Logs on the span of a call that it has a reply, and how that has travelled.
+    /// Logs the reply to a call in its span, with the transfer method.
     #[cold]
     pub(super) fn log_replied(&self, place: usize, reply: &ReplyLocation) {
         if let Some(outgoing) = self.calls.get(place) {
@@ -69,13 +69,13 @@ impl<D: Device> Connection<D> {
     }
 }
 
-/// Returns true if somebody may subscribe to what is logged of each call.
+/// Returns true if there may be a subscriber to the events of each call.
 #[inline]
 pub(super) fn logs_calls() -> bool {
     LevelFilter::current() >= LevelFilter::DEBUG
 }
 
-/// Returns the span of a call, with what is known when it begins.
+/// Returns the span of a call, with the fields that are known when it begins.
 #[cold]
 pub(super) fn span_of(of_consumer: Option<Box<Span>>, xid: u32, bytes: u32) -> Span {
     let Some(of_consumer) = of_consumer else {

@@ -385,8 +385,7 @@ impl KeyTable {
             .try_for_each(|slice| self.check_entry(slice, using))
     }
 
-    /// Checks that the peer may access `length` bytes on this queue pair of ours. Zero bytes need
-    /// no key.
+    /// Checks that the peer may access `length` bytes on this queue pair. Zero bytes need no key.
     pub(in crate::provider) fn check_remote(
         &self,
         to: RemoteMemory,

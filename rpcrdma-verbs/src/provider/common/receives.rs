@@ -41,7 +41,7 @@ impl SgList {
 
 /// Something that waits for a receive of a shared queue.
 pub(in crate::provider) trait ReceiveWaiter {
-    /// Goes on: there is a receive.
+    /// Continues: there is a receive.
     fn receive_posted(&self);
 }
 

@@ -1,4 +1,4 @@
-//! Descriptors that wake whoever waits for them, and the errors of the system.
+//! Descriptors that wake waiting threads, and errors of the system.
 
 use std::os::fd::OwnedFd;
 

@@ -56,7 +56,7 @@ pub(super) struct Pending {
 /// The requests that were added to a queue: the number of the first, and of the oldest that is
 /// outstanding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Added {
+pub(super) struct AddedRequests {
     pub(super) first: u32,
     pub(super) oldest: u32,
 }
@@ -219,7 +219,7 @@ impl Queue {
         device_number: u32,
         side: Side,
         ids: impl ExactSizeIterator<Item = u64>,
-    ) -> Option<Added> {
+    ) -> Option<AddedRequests> {
         let mut state = self.lock();
         let pair = state.outstanding.pairs.get_mut(&device_number)?;
         let ring = pair.ring(side)?;
@@ -228,7 +228,7 @@ impl Queue {
             ids.for_each(|id| {
                 ring.push(id);
             });
-            Added { first, oldest }
+            AddedRequests { first, oldest }
         })
     }
 

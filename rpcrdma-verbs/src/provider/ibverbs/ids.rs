@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_tell_what_they_are_of() {
+    fn ids_identify_their_requests() {
         for kind in [
             Kind::Send,
             Kind::Quiet,

@@ -42,7 +42,7 @@ struct Entry {
 /// The number of polls after which the descriptors are checked although no thread is about to wait,
 /// because a check is a system call.
 const SELDOM: u32 = 32;
-/// How many ports are tried where any will do.
+/// The number of attempts to draw a free port.
 const PORT_DRAWS: u32 = 16;
 
 /// Reasons of InfiniBand for a rejection: by the consumer, and no listener.
@@ -185,7 +185,7 @@ impl IbvConnectionManager {
         if let Some(pair) = pair.as_ref().filter(|pair| !has_ended(pair)) {
             self.continues(&connection, pair, kind, status, private_data);
         }
-        // Also after the event has ended it, or another thread meanwhile.
+        // This also applies after the event, or another thread, has ended it.
         if pair.is_none_or(|pair| has_ended(&pair)) {
             ends(&connection, kind);
             self.notices.release(&connection);
@@ -289,7 +289,7 @@ impl IbvConnectionManager {
 /// Handles an event of a connection without a queue pair.
 fn ends(connection: &Connection, kind: Kind) {
     match kind {
-        // The peer has accepted a connection that was given up.
+        // The peer has accepted a connection that was abandoned.
         Kind::Responded => connection.id.reject(&[]),
         Kind::Rejected | Kind::Failed(_) | Kind::Disconnected | Kind::Removed => {
             connection.disconnect();
@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rejection_is_somebodys() {
+    fn rejection_is_recognized_by_its_status() {
         assert!(
             is_rejection(CONSUMER, &[0; 148])
                 && is_rejection(-Errno::CONNRESET.raw_os_error(), &[])
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_made_says_why() {
+    fn failed_creation_has_its_reason() {
         let address = "10.0.0.1:20049".parse().unwrap();
         assert_eq!(
             unmade(NO_SERVICE, address).to_string(),

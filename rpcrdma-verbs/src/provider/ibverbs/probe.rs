@@ -40,7 +40,7 @@ const INVALIDATED: [u32; 2] = [
     ibv_wc_flags::IBV_WC_IP_CSUM_OK.0,
 ];
 
-/// The number of objects whose asynchronous events concern nobody.
+/// The number of objects whose asynchronous events are ignored.
 const UNNUMBERED: u32 = 0;
 
 const SIGNALED: Flags = Flags {
@@ -77,7 +77,7 @@ pub(super) fn inline(context: &Arc<Context>, domain: &Arc<Domain>, sizes: &Queue
     halves.into_iter().find(can).unwrap_or(0)
 }
 
-/// What was found out about memory windows.
+/// The results of probing memory windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Windows {
     /// The completion flags that indicate an invalidation by the peer.

@@ -14,7 +14,7 @@ mod establish;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::completion_queue::{Added, Pending, Queue, Side};
+use super::completion_queue::{AddedRequests, Pending, Queue, Side};
 use super::connection::{Connection, IbvConnectRequest, Phase};
 use super::device_state::DeviceState;
 use super::event_queue::{EventQueue, LingeringPair};
@@ -48,7 +48,7 @@ pub(super) struct QpInner {
     private_data: Box<[u8]>,
 }
 
-/// The state of a queue pair. What it has posted is in its completion queue.
+/// The state of a queue pair. Its completion queue has the posted requests.
 struct QpState {
     /// `None` after it has ended.
     device: Option<sys::QueuePair>,
@@ -63,7 +63,7 @@ struct QpState {
     is_left: bool,
 }
 
-/// What can be posted.
+/// The requests that can be posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Receives only.
@@ -337,7 +337,7 @@ impl QpInner {
         &self,
         state: &mut QpState,
         staging: &mut SendStaging,
-        added: Added,
+        added: AddedRequests,
         (requests, slices): (&[WorkRequest], &[Sge]),
     ) -> PostOutcome {
         let mut tables = self.device_state.tables.lazy();
@@ -413,7 +413,7 @@ impl QpInner {
         self.settle(state, posted, (device_number, side, first))
     }
 
-    /// Reports an event, unless nobody wants to know. The lock orders the events.
+    /// Reports an event, unless the connection is dropped. The lock orders the events.
     fn report(&self, state: &QpState, event: ConnectionEvent<IbvConnectRequest>) {
         if !state.is_left {
             self.events.push(event);

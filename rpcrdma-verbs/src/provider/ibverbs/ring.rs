@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_one_ends_those_before_it() {
+    fn later_completion_completes_earlier_requests() {
         let mut ring = Ring::new(3);
         let numbers = [10, 11, 12].map(|id| ring.push(id));
         assert_eq!((ring.room(), ring.has(numbers[1])), (0, true));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_is_taken_back() {
+    fn rejected_requests_are_removed() {
         let mut ring = Ring::new(4);
         ring.push(1);
         let from = ring.push(2);

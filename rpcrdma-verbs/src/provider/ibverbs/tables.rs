@@ -9,8 +9,8 @@ use crate::provider::{Sge, Status};
 /// The registered regions, and the windows.
 ///
 /// A region or a window is removed before it ends. A list that binds windows is posted under the
-/// lock. So a thread that ends what is bound waits until it is posted, and what a list refers to
-/// does not end before. Nothing ends under the lock: the device may take its time.
+/// lock. So a thread that ends a region or a window waits until the list is posted, and objects in
+/// a list do not end before. Nothing ends under the lock, since the device may be slow.
 #[derive(Default)]
 pub(super) struct Tables(Mutex<TableState>);
 
@@ -34,7 +34,7 @@ struct Entry {
     window: Arc<Window>,
     /// The key, after the requests that are being posted.
     key: u32,
-    /// What it may be bound to.
+    /// The regions to which it may be bound.
     bound: Option<Bound>,
     /// True after it was ended with its region or queue pair. It cannot be bound again.
     is_retired: bool,

@@ -1,7 +1,7 @@
-//! The delay of a fabric: when each connection has something due, and who executes it.
+//! The delay of a fabric: the time of each connection's next due work, and its execution.
 //!
-//! Polling executes what is due. For those who sleep, a thread does it: it starts when a completion
-//! queue is armed for the first time, and ends with the fabric.
+//! Polling executes due work. For sleeping threads, a thread of the fabric executes it. This thread
+//! starts when a completion queue is armed for the first time, and ends with the fabric.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,11 +16,11 @@ pub(super) type Time = NonZero<u64>;
 
 /// Something that has work due at a time.
 pub(super) trait Progress: Send + Sync + std::fmt::Debug {
-    /// Executes what is due.
+    /// Executes due work.
     fn progress(&self);
 }
 
-/// The time of what is never due.
+/// The time of work that is never due.
 const NEVER: u64 = u64::MAX;
 
 /// The delay of a fabric.
@@ -61,7 +61,7 @@ impl Latency {
         Time::MIN.saturating_add(nanoseconds(self.began.elapsed()))
     }
 
-    /// Returns the time at which what is sent at `time` arrives.
+    /// Returns the arrival time of a request that is sent at `time`.
     pub(super) const fn after(&self, time: Time) -> Time {
         time.saturating_add(self.one_way)
     }
@@ -100,7 +100,7 @@ impl Latency {
         }
     }
 
-    /// Executes what is due.
+    /// Executes due work.
     pub(super) fn deliver(&self) {
         while let Some(link) = self.due() {
             link.progress();

@@ -44,7 +44,7 @@ pub(super) struct QpPair {
 #[derive(Debug)]
 struct QpPairState {
     ends: [Option<QpState>; 2],
-    /// The time that the fabric was told last.
+    /// The last time that was passed to the fabric.
     scheduled: Option<Time>,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum QpPhase {
     Connecting,
     /// Connected.
     Ready,
-    /// Failed: what is posted is flushed.
+    /// Failed: posted requests are flushed.
     Failed,
 }
 
@@ -265,7 +265,7 @@ impl QpState {
         });
     }
 
-    /// Fails the queue pair, and flushes what was posted. Shared receives remain.
+    /// Fails the queue pair, and flushes posted requests. Shared receives remain.
     fn fail(&mut self) {
         if self.state == QpPhase::Failed {
             return;
@@ -284,8 +284,8 @@ impl QpState {
     }
 }
 
-/// Both queue pairs, locked. Releasing the lock moves completions to their queues, and tells the
-/// fabric the time of the next due work.
+/// Both queue pairs, locked. Releasing the lock moves completions to their queues, and passes the
+/// time of the next due work to the fabric.
 struct LockedQpPair<'a> {
     pair: MutexGuard<'a, QpPairState>,
     link: &'a QpPair,
@@ -395,7 +395,7 @@ impl QpPair {
         }
     }
 
-    /// Locks, and executes what is due, so that new work does not overtake it.
+    /// Locks, and executes due work, so that new work does not overtake it.
     fn lock_current(&self) -> LockedQpPair<'_> {
         let mut ends = self.lock();
         if self.fabric.latency.is_some() {
@@ -425,7 +425,7 @@ impl QpPair {
     }
 
     /// Makes both queue pairs ready, and calls `tell` under the lock. Returns false if either is
-    /// gone.
+    /// dropped.
     pub(super) fn establish(&self, tell: impl FnOnce(&QpState, &QpState)) -> bool {
         let mut ends = self.lock();
         let [Some(first), Some(second)] = &mut *ends else {

@@ -12,10 +12,10 @@ fn values(bytes: u32) -> PropertyValues {
     }
 }
 
-/// What has become of a change is told by what holds when it is no longer pending.
+/// The current value tells the outcome of a change that is no longer pending.
 // spec: xc2-4.4-h, xc2-4.4-j, xc2-4.4-k, xc2-4.4-l, xc2-4.4-m
 #[test]
-fn what_holds_at_the_end_is_what_has_become_of_it() {
+fn pending_change_ends_with_the_current_value() {
     for (asked, before, now, value) in [
         (8192, 4096, 8192, Some(8192)),
         (8192, 4096, 6000, Some(6000)),
@@ -39,7 +39,7 @@ fn what_holds_at_the_end_is_what_has_become_of_it() {
 /// An update ends the change of its own property alone.
 // spec: xc2-4.3-k, xc2-4.4-d, xc2-4.4-g
 #[test]
-fn an_update_clears_its_own_property() {
+fn update_clears_only_its_own_property() {
     let mut wishes = PendingChanges::default();
     wishes.push(RequestedChange::new(size(8192), &PropertyValues::DEFAULT));
     wishes.push(RequestedChange::new(
@@ -68,10 +68,10 @@ fn an_update_clears_its_own_property() {
     assert_eq!((wishes.take().count(), wishes.take().count()), (1, 0));
 }
 
-/// The update that says that nothing is pending any more is the last for what was asked.
+/// The update that clears a change is the last one for the request.
 // spec: xc2-4.4-b, xc2-4.4-c, xc2-4.4-d, xc2-4.4-i, xc2-4.4-j, xc2-4.4-n, xc2-4.4-p
 #[test]
-fn what_was_asked_for_is_cleared_once() {
+fn requested_growth_is_cleared_once() {
     let mut changes = LocalChanges::default();
     changes.push(size(5000));
     let clears = |changes: &LocalChanges| {

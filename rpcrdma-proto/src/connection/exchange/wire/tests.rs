@@ -14,7 +14,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// What is written behind the fixed words, in words.
+/// The written words after the fixed ones.
 fn written(bytes: Option<usize>, buffer: &[u8]) -> Vec<u32> {
     let info = &buffer[28..bytes.unwrap()];
     info.chunks(4)
@@ -22,7 +22,7 @@ fn written(bytes: Option<usize>, buffer: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// How many values an update tells, and whether it clears.
+/// The number of values in an update, and whether it clears a change.
 fn told(draft: PropertyDraft, info: &[u32]) -> Option<(usize, bool)> {
     let bytes = words(info);
     match draft.read(ROPT_UPDPROP, &bytes) {
@@ -32,10 +32,10 @@ fn told(draft: PropertyDraft, info: &[u32]) -> Option<(usize, bool)> {
     }
 }
 
-/// What begins and what asks is read as the same by both.
+/// The announcement and the request decode equally in both drafts.
 // spec: xc2-4-a, xc2-4-b, xc2-4.1-a, xc2-4.1-e, xc2-4.2-c
 #[test]
-fn two_operations_are_the_same() {
+fn start_and_request_have_one_encoding_in_both_drafts() {
     let begins = words(&[2, 1, 4, 8192, 3, 4, 2, 1, 0b10]);
     let asks = words(&[1, 1, 4, 8192]);
     for draft in BOTH {
@@ -75,7 +75,7 @@ fn two_operations_are_the_same() {
 
 // spec: xc2-4-c, xc2-4.3-a, xc2-4.3-b, xc2-4.3-c, xc2-4.3-e, xc2-4.3-i, xc2-4.3-l
 #[test]
-fn answers_have_the_form_of_their_draft() {
+fn answers_use_the_encoding_of_their_draft() {
     let want = [SIZE, INVALIDATION, 3].map(|which| Propval {
         which,
         data: &[0, 0, 0, 1],
@@ -122,7 +122,7 @@ fn answers_have_the_form_of_their_draft() {
 
 // spec: xc2-4-d, xc2-4.4-a, xc2-4.4-c, xc2-4.4-e, xc2-4.4-f, xc2-4.4-g
 #[test]
-fn updates_have_the_form_of_their_draft() {
+fn updates_use_the_encoding_of_their_draft() {
     let change = |value, clears| LocalChange { value, clears };
     let changed = [
         change(BasicProperty::ReceiveBufferSize(8192), true),
@@ -169,7 +169,7 @@ fn updates_have_the_form_of_their_draft() {
     assert_eq!(written(Some(rest.0), &buffer), [2, 4, 1, 0]);
 }
 
-/// What is malformed is so for its own draft.
+/// A malformed operation is an error in its own draft.
 // spec: xc2-2.1-d
 #[test]
 fn malformed_operations_are_refused() {
@@ -219,9 +219,9 @@ proptest! {
         prop_assert_eq!(told(PropertyDraft::Properties, &[which, 4, value, u32::from(clears)]), None);
     }
 
-    /// Whatever bytes come, nothing panics.
+    /// No bytes cause a panic.
     #[test]
-    fn any_bytes_are_read_or_refused(code in 0u32..6, info: Vec<u8>) {
+    fn any_bytes_are_decoded_or_refused(code in 0u32..6, info: Vec<u8>) {
         for draft in BOTH {
             let _ = draft.read(code, &info);
         }

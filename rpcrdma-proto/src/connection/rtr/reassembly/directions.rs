@@ -11,10 +11,10 @@ use crate::transfer::{ResultDirection, Span};
 use crate::v2;
 use crate::v2::rtr::{Rsdgroup, Rsdloc};
 
-/// What a request directs about its reply.
+/// The directions of a request about its reply.
 #[derive(Clone, Default, Debug)]
 pub(in crate::connection) struct ReplyDirections {
-    /// Receives reserved for the reply, beyond the one that is always posted.
+    /// The number of receives reserved for the reply, in addition to the one that is always posted.
     pub(in crate::connection) reply_receives: u32,
     pub(in crate::connection) directions: ArrayVec<ResultDirection, MAX_WRITE_CHUNKS>,
     /// The memory that the directions offer, in order.
@@ -22,7 +22,7 @@ pub(in crate::connection) struct ReplyDirections {
 }
 
 impl ReplyDirections {
-    /// Takes what a request directs about its reply.
+    /// Stores the directions of a request about its reply.
     // spec: rtr-7.4-a, rtr-7.4-q, rtr-7.4-z, rtr-7.4-aa
     pub(super) fn take(
         &mut self,

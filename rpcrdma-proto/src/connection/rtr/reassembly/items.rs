@@ -12,11 +12,11 @@ use crate::placement::BufferStructure;
 use crate::v2::MsgType;
 use crate::v2::rtr::{Grpinfo, Loc, LocTbsn};
 
-/// Places of one message: more targets than that no item needs.
+/// The maximum number of places in one message.
 const MAX_PLACES: usize = 1024;
 
 impl IncomingGroup {
-    /// Takes what was excised from the Payload stream.
+    /// Stores the items that are not in the Payload stream.
     // spec: rtr-3.4-a, rtr-6.2-a, rtr-6.2-j, rtr-6.2-k, rtr-6.2-p, rtr-6.2-z, rtr-6.2-ab
     // spec: rtr-6.2-ac, rtr-6.2-af
     // spec: rtr-6.2-ag, rtr-7.3-b, rtr-7.3-f, rtr-7.3-h, rtr-7.3-i, rtr-7.3-j, rtr-7.3-k, rtr-7.3-n
@@ -87,7 +87,7 @@ impl IncomingGroup {
             let bytes = offset..offset + (length - offset).min(left);
             left -= bytes.end - bytes.start;
             offset = 0;
-            // What has no bytes is nowhere: another item may be there.
+            // An item without bytes has no place, so another item may use the target.
             if !bytes.is_empty() {
                 self.message.places.push(BufferRange {
                     buffer: BufferId(target.into()),
@@ -96,8 +96,8 @@ impl IncomingGroup {
             }
         }
         if left > 0 {
-            // Another target would be needed, whose number nobody knows: its bytes tell what is
-            // wrong.
+            // The item would need a further target, whose number is unknown. The report has the
+            // number of bytes.
             let most = item - left;
             return Err(GroupError::Target(continuation::OutOfRange {
                 value: item,
@@ -133,7 +133,8 @@ impl IncomingGroup {
         }
     }
 
-    /// Finds the bytes of what was placed, which must have come, and each for one item alone.
+    /// Locates the placed data. Their targets must have arrived, and each byte belongs to one item
+    /// only.
     // spec: rtr-5.4-e, rtr-6.2-h, rtr-7.2-e
     pub(super) fn placed(&mut self, structure: &BufferStructure) -> Result<(), GroupError> {
         let most = self
@@ -175,11 +176,10 @@ fn target_of(place: &BufferRange) -> u32 {
     u32::try_from(place.buffer.0).unwrap_or(u32::MAX)
 }
 
-/// Returns a target of which some bytes are in two places. Places of one target alone can have
-/// bytes in common, so those are brought together by sorting: the peer chooses the places and their
-/// order.
+/// Returns a target of which some bytes belong to two places. Only places in one target can
+/// overlap, and sorting makes them adjacent, since the peer chooses their order.
 fn taken_twice(places: &[BufferRange], by_target: &mut Vec<(u32, u32, u32)>) -> Option<u32> {
-    // Most messages have their data in the order of their targets.
+    // The data of most messages are in the order of their targets.
     if places.is_sorted_by(|one, other| target_of(one) < target_of(other)) {
         return None;
     }
@@ -215,8 +215,7 @@ mod tests {
 
     use super::{BufferId, BufferRange, MAX_PLACES, taken_twice};
 
-    /// The peer chooses the targets and their order: as many as there may be, in the opposite
-    /// order.
+    /// The maximum number of targets, in reverse order.
     #[test]
     fn bytes_that_are_taken_twice_are_found_in_any_order() {
         let place = |target: usize, bytes| BufferRange {

@@ -42,7 +42,7 @@ fn a_placed_result_leaves_room_for_header_and_stream() {
 /// A direction for a result before those that are worth one is in the header, too.
 // spec: rtr-7.4-y
 #[test]
-fn directions_that_are_not_used_take_room() {
+fn unused_directions_take_room_in_the_header() {
     let results = [100, 65_536].map(ResultSpec::whole_call);
     let header = headers::REPLY + headers::EXPLICIT_ITEM + headers::UNUSED_DIRECTION + PLACED;
     let room = 4096 - header;
@@ -56,7 +56,7 @@ fn directions_that_are_not_used_take_room() {
 /// Items and results are placed from the least length on that is configured.
 // spec: rtr-3.3-d
 #[test]
-fn what_has_the_least_length_is_placed() {
+fn item_of_minimum_length_is_placed() {
     for (length, is_placed) in [(4092, 0), (4096, 1)] {
         let items = [DataItem {
             position: 120,
@@ -91,7 +91,7 @@ fn what_has_the_least_length_is_placed() {
 /// Without chunks nothing is read or written that the transmissions do not take.
 // spec: rtr-5.3-d, rtr-5.3-k
 #[test]
-fn without_chunks_what_is_not_placed_has_no_way() {
+fn without_chunks_an_unplaced_result_has_no_method() {
     let items = [DataItem {
         position: 120,
         length: 200_000,
@@ -147,14 +147,15 @@ fn all_items_of_a_call_may_be_placed() {
 
 /// An operation may be as long as there is room for it where headers are written.
 #[test]
-fn a_header_may_take_all_of_its_room() {
+fn header_may_fill_its_buffer() {
     let structure = BufferStructure::plain(1 << 16);
     let most = u32::try_from(headers::MAX_INFO).unwrap();
     let header = |fixed| headers::first_header(&structure, fixed, 8, &[], 1);
     assert_eq!((header(most), header(most + 4)), (Some((most, 1)), None));
 }
 
-/// What may only be placed stays in the message where the requester's buffers have no targets.
+/// A result that may only be placed stays in the message if the requester's buffers have no
+/// targets.
 // spec: rtr-7.4-f
 #[test]
 fn without_targets_a_result_stays_in_the_message() {
@@ -183,7 +184,7 @@ fn without_targets_a_result_stays_in_the_message() {
 }
 
 #[test]
-fn a_group_is_told_in_words() {
+fn group_plan_has_a_description() {
     let items = [DataItem {
         position: 120,
         length: 65_536,

@@ -448,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_go_there_and_back() {
+    fn addresses_convert_both_ways() {
         for address in [
             "10.9.9.1:20049",
             "[fe80::1%3]:1",

@@ -47,7 +47,7 @@ fn messages(end: &mut End) -> Vec<Packet> {
     std::iter::from_fn(|| end.send()).collect()
 }
 
-/// Calls that have arrived, each of which is then answered at its time; what is kept of them.
+/// Arrived calls, each answered at its own time, and their retained replies.
 fn kept(client: &mut End, server: &mut End, times: &[u64]) -> Vec<(ServedCallId, u32)> {
     let calls: Vec<_> = times
         .iter()
@@ -88,10 +88,10 @@ fn is_plain_reply(packet: &Packet, xid: u32) -> bool {
     (packet.word(0), packet.word(3), packet.word(4)) == (xid, 0, 1)
 }
 
-/// A reply that just fits goes again, and no timer is due for it then.
+/// A reply of threshold length is retransmitted, and then has no timer.
 // spec: rtr-5.4-m
 #[test]
-fn a_reply_that_went_again_is_not_kept() {
+fn retransmitted_reply_is_not_retained() {
     let (mut client, mut server) = ends();
     let calls = kept(&mut client, &mut server, &[1_000]);
     assert_eq!(server.session.poll_timeout(), Some(1_000 + KEEP));
@@ -106,10 +106,10 @@ fn a_reply_that_went_again_is_not_kept() {
     drains(&mut server);
 }
 
-/// Replies are kept each for its own time, whichever of them goes again.
+/// Each reply is retained for its own time, even if another is retransmitted.
 // spec: rtr-5.4-l
 #[test]
-fn a_reply_that_goes_again_leaves_an_earlier_one_kept() {
+fn retransmission_keeps_an_earlier_retained_reply() {
     let (mut client, mut server) = ends();
     let calls = kept(&mut client, &mut server, &[1_000, 1_100]);
     reported(&mut server, calls[1].1);
@@ -128,7 +128,7 @@ fn a_reply_that_goes_again_leaves_an_earlier_one_kept() {
 
 /// The time for which a reply is kept may be over before its Send is: then it ends with that.
 #[test]
-fn a_reply_ends_with_a_send_that_outlasts_its_time() {
+fn reply_ends_with_a_send_longer_than_its_retention() {
     let (mut client, mut server) = ends();
     server.holds.releasing = true;
     let calls = kept(&mut client, &mut server, &[1_000]);
@@ -141,7 +141,7 @@ fn a_reply_ends_with_a_send_that_outlasts_its_time() {
 
 /// The later of two goes first again: nothing is due when the other has gone, too.
 #[test]
-fn no_timer_is_due_for_a_reply_that_has_gone() {
+fn ended_reply_has_no_timer() {
     let (mut client, mut server) = ends();
     let calls = kept(&mut client, &mut server, &[1_000, 1_100]);
     for (_, xid) in calls.iter().rev() {
@@ -157,7 +157,7 @@ fn no_timer_is_due_for_a_reply_that_has_gone() {
 
 /// A reply that waits to go again is sent, although the time is over for which it was kept.
 #[test]
-fn a_reply_that_goes_again_is_not_dropped_by_time() {
+fn retransmitted_reply_does_not_expire() {
     let (mut client, mut server) = ends();
     let calls = kept(&mut client, &mut server, &[1_000, 1_100]);
     reported(&mut server, calls[1].1);
@@ -174,7 +174,7 @@ fn a_reply_that_goes_again_is_not_dropped_by_time() {
 
 /// No reply is kept for another connection, and no timer is due for one.
 #[test]
-fn nothing_is_kept_beyond_the_connection() {
+fn no_reply_is_retained_beyond_the_connection() {
     let (mut client, mut server) = ends();
     kept(&mut client, &mut server, &[1_000]);
     server.lose(1_100);
@@ -186,7 +186,7 @@ fn nothing_is_kept_beyond_the_connection() {
 
 /// A reply of which a transmission was not sent was not sent.
 #[test]
-fn a_reply_that_the_connection_cuts_is_no_answer() {
+fn interrupted_reply_is_not_an_answer() {
     for keep in [0, KEEP] {
         let rtr = RtrExtConfig {
             reply_retention: keep,
@@ -211,9 +211,9 @@ fn a_reply_that_the_connection_cuts_is_no_answer() {
     }
 }
 
-/// What went by RDMA Writes before is in the message when it goes again.
+/// Results that were written by RDMA are inline in the retransmission.
 #[test]
-fn a_reply_that_goes_again_writes_nothing() {
+fn retransmitted_reply_has_no_rdma_writes() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::Explicit,
         preference: MethodPreference::Groups,
@@ -240,10 +240,10 @@ fn a_reply_that_goes_again_writes_nothing() {
     assert!(again.len() == 1 && is_plain_reply(&again[0], xid));
 }
 
-/// Reports that come after the first say nothing new, before the reply has gone again.
+/// Further reports before the retransmission are stale.
 // spec: rtr-5.4-n
 #[test]
-fn a_reply_that_is_reported_again_before_it_goes_goes_once() {
+fn repeated_report_retransmits_a_reply_once() {
     let (mut client, mut server) = ends();
     let calls = kept(&mut client, &mut server, &[1_000]);
     reported(&mut server, calls[0].1);
@@ -256,7 +256,7 @@ fn a_reply_that_is_reported_again_before_it_goes_goes_once() {
 /// A reply to a call without directions goes as a plain message as long as it fits one.
 // spec: rtr-5.2-d
 #[test]
-fn a_reply_that_just_fits_goes_plain() {
+fn reply_of_threshold_length_is_inline() {
     let (mut client, mut server) = warm(
         plain(RtrExtConfig::ALL, Config::client()),
         plain(RtrExtConfig::ALL, Config::server()),
@@ -342,7 +342,7 @@ fn each_poll_has_the_next_reply() {
 
 /// A call that has ended has no memory, no Sends and no answer.
 #[test]
-fn nothing_is_left_of_a_call_that_has_ended() {
+fn ended_call_leaves_no_state() {
     let (mut client, mut server) = ends();
     let xid = client.session.call(&SHORT, None).unwrap();
     exchange(&mut client, &mut server);

@@ -1,4 +1,4 @@
-//! The properties of rtrext-02: what each end is able to do.
+//! The properties of rtrext-02: the capabilities of each end.
 
 use rpcrdma_proto::connection::{Config, Event, PropertyError, Role};
 use rpcrdma_proto::continuation::{OperationSet, RtrCapabilities, RtrExtConfig};
@@ -39,11 +39,10 @@ fn structured(config: Config) -> Config {
     }
 }
 
-/// What each end can do of rtrext-02 is told with the others, and known as long as the connection
-/// holds.
+/// The capabilities are announced with the other properties, and hold for the connection.
 // spec: rtr-3.3-a, rtr-7.2-m, rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-d, rtr-8.3-a, rtr-8.3-b
 #[test]
-fn abilities_are_told() {
+fn capabilities_are_announced() {
     for draft in DRAFTS {
         let plain = Config {
             rtr: Some(RtrExtConfig {
@@ -125,9 +124,9 @@ fn abilities_are_told() {
     }
 }
 
-/// Who does not use rtrext-02 passes what is told of it over.
+/// An end without rtrext-02 ignores its properties.
 #[test]
-fn abilities_are_unknown_without_rtrext() {
+fn capabilities_are_unknown_without_rtrext() {
     let (mut client, mut server) = settled(structured(Config::client()), Config::server());
     works(&mut client, &mut server);
     assert_eq!(
@@ -145,7 +144,7 @@ fn abilities_are_unknown_without_rtrext() {
 /// structure.
 // spec: rtr-8.3-b
 #[test]
-fn abilities_do_not_change_by_request() {
+fn capabilities_do_not_change_by_request() {
     let rtr = Config {
         rtr: Some(RtrExtConfig::ALL),
         ..Config::client()
@@ -188,10 +187,10 @@ fn abilities_do_not_change_by_request() {
     );
 }
 
-/// What a peer tells later of its abilities is known from then on.
+/// A later announcement of a peer's capabilities applies from then on.
 // spec: rtr-8.3-e
 #[test]
-fn abilities_of_a_peer_may_change() {
+fn capabilities_of_a_peer_may_change() {
     let (mut client, _) = pair(
         Config {
             rtr: Some(RtrExtConfig::ALL),
