@@ -609,7 +609,10 @@ fn values_out_of_the_range_of_their_type() {
     rejected("enum e { A = -2147483649 };", &["1:14 out-of-range"]);
     rejected("const int A = 2147483648;", &["1:15 out-of-range"]);
     rejected("const uint32 A = -1;", &["1:18 out-of-range"]);
-    rejected("const A = 18446744073709551616;", &["1:11 invalid-token"]);
+    let typed = "const int A = 18446744073709551616;";
+    rejected(typed, &["1:15 out-of-range", "1:15 wide-constant"]);
+    let wide = "const A = 170141183460469231731687303715884105728;";
+    rejected(wide, &["1:11 invalid-token"]);
     legal("const A = 18446744073709551615;\nconst B = -9223372036854775808;");
 }
 
