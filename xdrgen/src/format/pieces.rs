@@ -115,8 +115,8 @@ pub(super) fn width(text: &str) -> usize {
 
 /// Returns the kind and the length of the comment at the start of a text.
 fn comment(text: &str) -> Option<(PieceKind, usize)> {
-    if text.starts_with("/*") {
-        let end = text[2..].find("*/")? + 4;
+    if let Some(inner) = text.strip_prefix("/*") {
+        let end = inner.find("*/")? + "/**/".len();
         return Some((PieceKind::Comment, end));
     }
     let line = text.split('\n').next().unwrap_or_default();
