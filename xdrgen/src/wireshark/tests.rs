@@ -37,7 +37,7 @@ fn every_type_that_a_message_reaches_is_there_once() {
     for name in [
         "p.envelope.code",
         "p.message.what",
-        "p.chain.value.item",
+        "p.message.next.item",
         "p.one.yes",
     ] {
         let quoted = format!("{{ \"{name}\", ");

@@ -1,0 +1,64 @@
+//! `xdrgen generate --wireshark`: what it writes, and what it refuses.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn generate(output: &Path, arguments: &[&str]) -> Output {
+    let drafts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec");
+    Command::new(env!("CARGO_BIN_EXE_xdrgen"))
+        .arg("generate")
+        .arg(drafts)
+        .arg("-o")
+        .arg(output)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_dissector_is_written_in_place_of_rust() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "--wireshark",
+        "rpcrdma2_xprt_hdr",
+        "--protocol",
+        "rpcrdma2",
+        "--expect",
+        "rdma_vers=2",
+    ];
+    let output = generate(folder.path(), &arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names, ["rpcrdma2.lua"]);
+    let lua = std::fs::read_to_string(folder.path().join("rpcrdma2.lua")).unwrap();
+    assert!(lua.contains("\"rpcrdma2.rpcrdma2_segment.rdma_handle\""));
+    assert!(lua.contains("\"v2::properties\",\n"));
+}
+
+#[test]
+fn what_can_be_no_dissector_is_a_wrong_argument() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, message) in [
+        (&["--wireshark", "rpcrdma2_proc"][..], "is not a struct"),
+        (&["--wireshark", "rpcrdma2_xprt"], "no type is named"),
+        (
+            &[
+                "--wireshark",
+                "rpcrdma2_xprt_hdr",
+                "--expect",
+                "rdma_body=1",
+            ],
+            "has no field `rdma_body`",
+        ),
+        (&["--protocol", "rpcrdma2"], "--wireshark"),
+        (&["--wireshark", "a", "--expect", "b"], "there is no `=`"),
+    ] {
+        let output = generate(folder.path(), arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+}
