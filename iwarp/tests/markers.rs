@@ -34,7 +34,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn marker(&mut self) {
-        if self.at % 512 == 0 && self.at < self.stream.len() {
+        if self.at.is_multiple_of(512) && self.at < self.stream.len() {
             let marker = &self.stream[self.at..self.at + 4];
             assert_eq!(marker[..2], [0, 0], "reserved");
             let pointer = usize::from(u16::from_be_bytes([marker[2], marker[3]]));

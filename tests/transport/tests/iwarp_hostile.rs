@@ -226,11 +226,6 @@ fn streams() -> Vec<Stream> {
             [tagged([0xc1, 0x40], 0, 0, b""), wrong_crc].concat(),
             Some([2, 0, 2]),
         ),
-        (
-            "an FPDU without an end",
-            fpdu(&[0x41; 64])[..40].to_vec(),
-            None,
-        ),
         ("no room for a header", fpdu(&[0x41, 0x43]), Some([1, 0, 0])),
         (
             "an unknown opcode",
