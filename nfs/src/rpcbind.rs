@@ -133,13 +133,11 @@ impl Rpcbind {
     /// # Errors
     /// See [`RpcbindError`].
     pub fn register(&self, entries: &[RpcbindEntry]) -> Result<(), RpcbindError> {
-        let mut done = 0;
-        for entry in entries {
+        for (done, entry) in entries.iter().enumerate() {
             if let Err(error) = self.set(entry) {
                 self.remove(entries.get(..done).unwrap_or_default());
                 return Err(error);
             }
-            done += 1;
         }
         Ok(())
     }

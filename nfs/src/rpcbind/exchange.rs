@@ -17,7 +17,7 @@ use super::{PROGRAM, Place};
 /// How long each step of a call may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes of a reply.
-const MAX_REPLY: u32 = 4096;
+const MAX_REPLY: usize = 4096;
 /// The bit of a record mark that the last fragment has (RFC 5531, section 11).
 const LAST: u32 = 1 << 31;
 /// There is one call in a connection.
@@ -88,13 +88,13 @@ fn read_record(stream: &mut dyn Stream) -> Result<Vec<u8>, CallFailure> {
         let mut mark = [0; 4];
         stream.read_exact(&mut mark)?;
         let mark = u32::from_be_bytes(mark);
-        let len = mark & !LAST;
+        let len = usize::try_from(mark & !LAST).map_err(|_| CallFailure::Malformed)?;
         // An empty fragment that is not the last one would let a peer go on for ever.
-        if len > MAX_REPLY - record.len() as u32 || (len == 0 && mark & LAST == 0) {
+        if len > MAX_REPLY - record.len() || (len == 0 && mark & LAST == 0) {
             return Err(CallFailure::Malformed);
         }
         let start = record.len();
-        record.resize(start + len as usize, 0);
+        record.resize(start + len, 0);
         stream.read_exact(record.get_mut(start..).unwrap_or_default())?;
         if mark & LAST != 0 {
             return Ok(record);

@@ -39,13 +39,13 @@ end_server() {
     local server
     server=$(cat /run/server.pid)
     kill "-$1" "$server"
-    while [ -d "/proc/$server" ] && ! grep -q '^State:.Z' "/proc/$server/status"; do sleep 0.05; done
+    while grep -qs '^State:.[^Z]' "/proc/$server/status"; do sleep 0.05; done
 }
 
-# $1: tcp or rdma, $2: the port, $3: where. MOUNT is at port 2049.
+# $1: tcp or rdma, $2: the port, $3: where, $4: the port of MOUNT, $5: what.
 mounted() {
     mkdir -p "$3"
-    mount.nfs "$RPCRDMA_ADDRESS:/" "$3" -o "vers=3,proto=$1,port=$2,mountproto=tcp,mountport=${4:-2049},nolock,nosharecache"
+    mount.nfs "$RPCRDMA_ADDRESS:${5:-/}" "$3" -o "vers=3,proto=$1,port=$2,mountproto=tcp,mountport=${4:-2049},nolock,nosharecache"
 }
 
 # A file system that is no initramfs, for the server; the client's cache stays small.
