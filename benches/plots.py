@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLOTS = ROOT / "docs" / "plots"
 DEPTHS = [1, 2, 4, 8, 16, 32, 64]
 SIZES = [1 << shift for shift in range(10, 21, 2)]
-DURATION = "1s"
+DURATION = "500ms"
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, on both backgrounds.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
