@@ -137,3 +137,17 @@ fn every_page_is_in_the_index() {
         assert!(docs.join(path).is_file(), "{path}");
     }
 }
+
+/// What a newcomer runs first tells what cargo builds, and then what happens.
+#[test]
+fn the_first_commands_show_progress() {
+    let readme = include_str!("../README.md");
+    let block = readme.split("```").nth(1).unwrap();
+    let commands: Vec<_> = block.lines().skip(1).collect();
+    assert_eq!(commands.len(), 2);
+    for command in commands {
+        assert!(command.starts_with("cargo "), "{command}");
+        let is_quiet = |word: &str| ["-q", "--quiet", "2>"].contains(&word);
+        assert!(!command.split(' ').any(is_quiet), "{command}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The command `rpcrdma`.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 mod bench;
 mod block;

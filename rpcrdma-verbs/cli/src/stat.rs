@@ -10,13 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::output::outln;
 use crate::serve::told_to_end;
-use crate::server_name::ServerName;
+use crate::server_name::{METRICS_PORT, ServerName};
 use crate::units::time;
 use exposition::Page;
 use report::Report;
-
-/// The port of metrics, as OpenTelemetry's exporters for Prometheus have it.
-pub(crate) const METRICS_PORT: u16 = 9464;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {

@@ -11,8 +11,17 @@ use oncrpc::ServerLimits;
 use rpcrdma_nfs::{ExportSettings, Network, Squash};
 use serde::Deserialize;
 
-use super::offer::squash;
 use crate::units::{size, time};
+
+/// Parses whose calls are those of the anonymous user.
+pub(super) fn squash(text: &str) -> Result<Squash, String> {
+    match text {
+        "none" => Ok(Squash::None),
+        "root" => Ok(Squash::Root),
+        "all" => Ok(Squash::All),
+        other => Err(format!("{other} is none of none, root and all")),
+    }
+}
 
 /// The longest file.
 const MAX_LEN: u64 = 1 << 20;

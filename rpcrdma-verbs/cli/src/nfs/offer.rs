@@ -8,6 +8,7 @@ use std::{error::Error, os::unix::fs::DirBuilderExt as _, path::Path};
 use rpcrdma_nfs::HostFileSystem;
 use rpcrdma_nfs::{Export, FileSystem, Network, Squash};
 
+use super::config::squash;
 #[cfg(target_os = "linux")]
 use super::served_dirs::{HandleKeyFile, ServedDirs};
 #[cfg(target_os = "linux")]
@@ -54,15 +55,6 @@ pub(super) struct Offer {
     /// host may undo what clients take for done.
     #[arg(long = "async", conflicts_with = "memory")]
     is_async: bool,
-}
-
-pub(super) fn squash(text: &str) -> Result<Squash, String> {
-    match text {
-        "none" => Ok(Squash::None),
-        "root" => Ok(Squash::Root),
-        "all" => Ok(Squash::All),
-        other => Err(format!("{other} is none of none, root and all")),
-    }
 }
 
 impl Offer {
