@@ -24,6 +24,8 @@ mod memory;
 mod mount;
 mod name;
 mod new_object;
+#[cfg(feature = "nfs4")]
+pub mod nfs4_client;
 mod protocol;
 mod sattr;
 mod service;
@@ -41,6 +43,8 @@ pub use host::{HandleKey, HostConfig, HostFileSystem};
 pub use memory::MemoryFileSystem;
 pub use mount::MountService;
 pub use name::Name;
+#[cfg(feature = "nfs4")]
+pub use protocol::version4::nfs4;
 pub use protocol::{mount3, nfs3};
 pub use service::NfsService;
 pub use wcc::Wcc;
