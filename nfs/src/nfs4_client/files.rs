@@ -327,6 +327,12 @@ impl<T> Nfs4Client<T> {
         &self.session
     }
 
+    /// Returns the session, to replace its transport.
+    #[must_use]
+    pub const fn session_mut(&mut self) -> &mut Nfs4Session<T> {
+        &mut self.session
+    }
+
     /// Returns the session, to end it.
     #[must_use]
     pub fn into_session(self) -> Nfs4Session<T> {

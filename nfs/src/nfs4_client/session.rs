@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::vec::IntoIter;
 
 use oncrpc::xdr::{Array, Opaque};
-use oncrpc::{AsyncTransport, CallOptions, Execution, ReplyLimits};
+use oncrpc::{AsyncTransport, CallOptions, Execution, ReplyLimits, Transport};
 
 use super::callbacks::Nfs4Callbacks;
 use super::compound::{Nfs4Compound, Nfs4Results, take};
@@ -39,6 +39,7 @@ use crate::nfs4::{
 /// - **A lost session** is an error ([`Nfs4Error::is_session_lost`]).
 pub struct Nfs4Session<T> {
     stubs: Stubs<T>,
+    options: CallOptions,
     callbacks: Nfs4Callbacks,
     id: Sessionid4,
     client_id: Clientid4,
@@ -100,7 +101,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         config: &Nfs4Config,
         callbacks: &Nfs4Callbacks,
     ) -> Result<Self, Nfs4Error> {
-        let stubs = Stubs::new(transport).with_options(options);
+        let stubs = Stubs::new(transport).with_options(options.clone());
         let known = exchange_id(&stubs, config).await?;
         let created = create_session(&stubs, config, &known).await?;
         let limits = granted(&created, config)?;
@@ -108,6 +109,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         callbacks.add_session(created.csr_sessionid, Arc::downgrade(&slots));
         let session = Self {
             stubs,
+            options,
             callbacks: callbacks.clone(),
             id: created.csr_sessionid,
             client_id: known.eir_clientid,
@@ -316,6 +318,14 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         let operation = NfsArgop4::DestroyClientid(args);
         drop(alone(&self.stubs, self.minor_version, operation).await?);
         Ok(())
+    }
+}
+
+impl<T: Transport> Nfs4Session<T> {
+    /// Goes on with another transport to the same server, which has the session still.
+    /// [`bind`](Self::bind) makes its connection one of the session's.
+    pub fn replace_transport(&mut self, transport: T) {
+        self.stubs = Stubs::new(transport).with_options(self.options.clone());
     }
 }
 
