@@ -261,7 +261,8 @@ fn a_local_open_for_writing_recalls_a_delegation() {
 fn setattr_of_version_3_recalls_a_delegation() {
     with_nfsd("setattr", async |exported| {
         let (name, file) = exported.delegated("setattr").await;
-        let mountd = tcp::connect(&variable("RPCRDMA_MOUNTD").unwrap());
+        let address = variable("RPCRDMA_MOUNTD").unwrap();
+        let mountd = tcp::connect(&address);
         let export = exported.disk.to_str().unwrap();
         let root = mount(mountd.await.unwrap(), &options(), export).await;
         let channel = exported.nfs.session().stubs().transport().clone();
