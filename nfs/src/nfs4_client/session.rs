@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::vec::IntoIter;
 
-use oncrpc::xdr::{Array, Opaque};
-use oncrpc::{AsyncTransport, CallOptions, Execution, ReplyLimits, Transport};
+use oncrpc::xdr::{Array, Opaque, Procedure};
+use oncrpc::{AsyncTransport, Call, CallOptions, Execution, Method, ReplyLimits, Transport};
 
 use super::callbacks::Nfs4Callbacks;
 use super::compound::{Nfs4Compound, Nfs4Results, take};
@@ -14,7 +14,7 @@ use super::config::Nfs4Config;
 use super::error::{Nfs4Error, Nfs4Fault};
 use super::slots::{SlotLease, SlotTable};
 use crate::nfs4::nfs4_callback::PROGRAM as CALLBACK_PROGRAM;
-use crate::nfs4::nfs4_program::nfs_v4::Client as Stubs;
+use crate::nfs4::nfs4_program::nfs_v4::{Client as Stubs, Compound};
 use crate::nfs4::{
     BindConnToSession4args, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4, ChannelAttrs4,
     ChannelDirFromClient4, ChannelDirFromServer4, ClientOwner4, Clientid4, Compound4args,
@@ -171,7 +171,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
         request.sequence(self.sequence_args(&lease));
         let args = self.args(request.operations());
-        let call = self.stubs.compound(&args);
+        let call = self.call(&args);
         let reply = match call.reply_limits(request.reply_limits()).await {
             Ok(reply) => reply,
             Err(error) => {
@@ -183,6 +183,10 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         };
         self.conclude(lease, &reply)?;
         request.check(reply)
+    }
+
+    fn call(&self, args: &Compound4args<'_>) -> Call<'_, T, OwnedCompound> {
+        Call::new(self.stubs.transport(), &self.options, args)
     }
 
     fn args<'a>(&self, operations: &'a [NfsArgop4<'a>]) -> Compound4args<'a> {
@@ -235,7 +239,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     async fn settle(&self, lease: &mut SlotLease<'_>) -> Result<(), Nfs4Error> {
         let operation = [NfsArgop4::Sequence(self.sequence_args(lease))];
         let args = self.args(&operation);
-        let call = self.stubs.compound(&args);
+        let call = self.call(&args);
         let limits = ReplyLimits::new(Some(BACK_MESSAGE.into()));
         let reply = call.reply_limits(limits).await?;
         match sequence_result(&reply) {
@@ -390,6 +394,28 @@ impl<T> fmt::Debug for Nfs4Session<T> {
             "Nfs4Session({:x} of client {client_id:x})",
             u128::from_be_bytes(*id)
         )
+    }
+}
+
+/// COMPOUND, whose results are decoded at once: elements of a borrowed array are decoded later, when
+/// items that are not in the stream, such as READ's data in a Write chunk, are not known any more.
+struct OwnedCompound;
+
+impl Procedure for OwnedCompound {
+    const PROGRAM: u32 = Compound::PROGRAM;
+    const VERSION: u32 = Compound::VERSION;
+    const NUMBER: u32 = Compound::NUMBER;
+    const NAME: &'static str = Compound::NAME;
+    type Args<'a> = Compound4args<'a>;
+    type Reply<'a> = owned::Compound4res;
+}
+
+impl Method for OwnedCompound {
+    type Results = owned::Compound4res;
+    const IDEMPOTENT: bool = true;
+
+    fn to_results(reply: owned::Compound4res) -> owned::Compound4res {
+        reply
     }
 }
 

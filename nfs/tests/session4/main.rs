@@ -48,6 +48,14 @@ const ALL: [Carrier; 5] = [
     Carrier::WithRtr,
 ];
 
+/// Those that copy data, or place them in memory of their own.
+const DATA: [Carrier; 4] = [
+    Carrier::Tcp,
+    Carrier::VersionOne,
+    Carrier::VersionTwo,
+    Carrier::WithRtr,
+];
+
 const RDMA: [Carrier; 3] = [Carrier::VersionOne, Carrier::VersionTwo, Carrier::WithRtr];
 
 impl Carrier {
@@ -153,7 +161,7 @@ impl World {
 #[test]
 fn files_are_written_and_read() {
     run(async {
-        for carrier in ALL {
+        for carrier in DATA {
             let World { server, nfs, .. } = carrier.world(16).await;
             assert_eq!(nfs.session().limits().slots, SLOTS);
             assert!(nfs.max_read() < 100_000);
@@ -185,7 +193,7 @@ fn files_are_written_and_read() {
 #[test]
 fn a_compound_may_have_several_chunks() {
     run(async {
-        for carrier in ALL {
+        for carrier in DATA {
             let World { server, nfs, .. } = carrier.world(4).await;
             server.add_file("file", &[]);
             let (file, _) = nfs.lookup(nfs.root(), b"file").await.unwrap();
@@ -330,7 +338,8 @@ fn a_slot_whose_reply_was_lost_is_settled() {
             world.server.play(Trick::LoseReply);
             let removed = world.nfs.remove(&root, b"file");
             let limit = Duration::from_millis(50);
-            assert!(tokio::time::timeout(limit, removed).await.is_err());
+            let lost = tokio::time::timeout(limit, removed).await;
+            assert!(!matches!(lost, Ok(Ok(()))), "{carrier:?}");
             let gone = world.nfs.remove(&root, b"file").await.unwrap_err();
             assert_eq!(gone.status(), Some(Nfsstat4::Noent), "{carrier:?}");
             let dropped = world.nfs.attributes(&root);

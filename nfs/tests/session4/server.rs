@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use oncrpc::xdr::Opaque;
-use oncrpc::{CallError, Channel, Context, RpcError};
+use oncrpc::{CallError, Channel, Context, ReplyLimits, RpcError};
 use rpcrdma_nfs::nfs4::nfs4_callback::nfs_cb;
 use rpcrdma_nfs::nfs4::nfs4_program::nfs_v4::{CompoundResults, Service};
 use rpcrdma_nfs::nfs4::owned::{
@@ -161,7 +161,9 @@ impl Server {
             callback_ident: 0,
             argarray: operations[usize::from(!call.has_sequence)..].into(),
         };
-        let reply = nfs_cb::Client::new(channel).compound(&args).await?;
+        let client = nfs_cb::Client::new(channel);
+        let limits = ReplyLimits::new(Some(512));
+        let reply = client.compound(&args).reply_limits(limits).await?;
         let mut state = self.state();
         if let Some(session) = state.sessions.get_mut(&call.session)
             && matches!(
