@@ -48,13 +48,9 @@ const ALL: [Carrier; 5] = [
     Carrier::WithRtr,
 ];
 
-/// Those that copy data, or place them in memory of their own.
-const DATA: [Carrier; 4] = [
-    Carrier::Tcp,
-    Carrier::VersionOne,
-    Carrier::VersionTwo,
-    Carrier::WithRtr,
-];
+/// Generated services do not take items within arrays, which COMPOUND has: over RDMA the kernel is the
+/// server for data in chunks.
+const DATA: [Carrier; 1] = [Carrier::Tcp];
 
 const RDMA: [Carrier; 3] = [Carrier::VersionOne, Carrier::VersionTwo, Carrier::WithRtr];
 
@@ -189,7 +185,6 @@ fn files_are_written_and_read() {
     });
 }
 
-/// RFC 8267, section 5: each READ and WRITE of a COMPOUND has a chunk.
 #[test]
 fn a_compound_may_have_several_chunks() {
     run(async {
