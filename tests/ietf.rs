@@ -39,3 +39,15 @@ fn rfcs_compile_in_every_shape() {
     }
     library.check();
 }
+
+/// The package with NFSv4.1 has the XDR of RFC 7863 as published, without the text around it.
+#[test]
+fn the_schema_of_nfs4_is_that_of_the_rfc() {
+    let Some(rfcs) = common::shared("rfc") else {
+        return;
+    };
+    let extracted = xdrgen_build::extract_file(rfcs.join("rfc7863.txt")).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/nfs/spec/nfs4.x");
+    let published = std::fs::read_to_string(path).unwrap();
+    assert!(extracted == published, "nfs4.x differs from RFC 7863");
+}

@@ -29,6 +29,8 @@ mod mount;
 mod name;
 mod network;
 mod new_object;
+#[cfg(feature = "nfs4")]
+pub mod nfs4_client;
 mod protocol;
 mod rpcbind;
 mod sattr;
@@ -49,6 +51,8 @@ pub use memory::MemoryFileSystem;
 pub use mount::MountService;
 pub use name::Name;
 pub use network::{Network, NetworkError};
+#[cfg(feature = "nfs4")]
+pub use protocol::version4::nfs4;
 pub use protocol::{mount3, nfs3, pmap, rpcb};
 pub use rpcbind::{Rpcbind, RpcbindEntry, RpcbindError, RpcbindTransport};
 pub use service::NfsService;

@@ -1,3 +1,9 @@
-//! The types, clients and services of NFSv3 and MOUNT, generated from `spec/`.
+//! The types, clients and services of NFSv3, MOUNT and NFSv4.1, generated from `spec/`.
 
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
+
+/// NFSv4.1 and 4.2, which are a compilation of their own.
+#[cfg(feature = "nfs4")]
+pub(crate) mod version4 {
+    include!(concat!(env!("OUT_DIR"), "/nfs4/xdrgen.rs"));
+}

@@ -19,6 +19,7 @@ jobs=(
     "load $((180 + 2 * load_seconds))"
     "nfs 60"
     "nfs_client 120"
+    "nfs4_client 120"
     "mount 480"
     "mount_dir 480"
     "mount_rpcbind 120"
@@ -31,7 +32,7 @@ jobs=(
 )
 
 # The test programs that the jobs run, beside the command `rpcrdma`.
-test_programs=(conformance transport groups operations load linux linux_nfsd proxy rping_peer)
+test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 proxy rping_peer)
 
 # Builds the test programs and the command into the folder $1, under their names.
 build() {
@@ -55,7 +56,7 @@ build() {
 # Builds, in the profile `ci`, and prints where the programs are.
 built() {
     (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-nfs -p rpcrdma-cli \
-        --features rpcrdma-cli/ibverbs,rpcrdma-nfs/ibverbs,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
+        --features rpcrdma-cli/ibverbs,rpcrdma-nfs/ibverbs,rpcrdma-nfs/nfs4,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
 # Runs the suite in one set-up; adds to passed and failed.

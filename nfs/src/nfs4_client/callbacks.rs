@@ -1,0 +1,397 @@
+//! The back channel: the calls of a server (RFC 8881, section 20), and the recalls that they bring.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
+
+use oncrpc::{Context, Router, RpcError};
+
+use super::session::{BACK_OPERATIONS, BACK_SLOTS};
+use super::slots::SlotTable;
+use super::waiters::{Waiters, lock};
+use crate::nfs4::nfs4_callback::nfs_cb::{self, CompoundResults};
+use crate::nfs4::owned::{
+    CbCompound4res, CbGetattr4res, CbSequence4res, NfsCbResop4 as Result4, NfsFh4 as Handle4,
+};
+use crate::nfs4::{
+    CbCompound4args, CbIllegal4res, CbLayoutrecall4res, CbNotify4res, CbNotifyDeviceid4res,
+    CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args, CbRecall4res, CbRecallAny4res,
+    CbRecallSlot4res, CbRecallableObjAvail4res, CbSequence4args, CbSequence4resok,
+    CbWantsCancelled4res, NfsCbArgop4, Nfsstat4, Sessionid4, Stateid4,
+};
+
+/// What a server asks for by the back channel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Nfs4Recall {
+    /// To return a delegation (CB_RECALL): the client writes what it has to write, and returns it
+    /// within the lease.
+    Delegation {
+        /// The delegation.
+        stateid: Stateid4,
+        /// The file.
+        handle: Handle4,
+        /// Whether the file is about to be truncated, so that its data need not be written.
+        truncate: bool,
+    },
+    /// To return delegations of its choice (CB_RECALL_ANY).
+    Any {
+        /// How many the client may keep.
+        keep: u32,
+    },
+}
+
+/// The calls of servers, which arrive by the back channels of sessions.
+///
+/// A transport that offers its [`router`](Self::router) takes them. Each is answered at once: a
+/// recall is noted, and [`next_recall`](Self::next_recall) returns it. Only delegations that the
+/// clients of these callbacks hold are recalled, so that no server makes recalls pile up.
+///
+/// CB_RECALL, CB_RECALL_ANY and CB_RECALL_SLOT are executed. CB_GETATTR is answered by
+/// NFS4ERR_BADHANDLE, so that the server recalls the delegation instead; others are answered by
+/// NFS4ERR_NOTSUPP.
+#[derive(Clone)]
+pub struct Nfs4Callbacks(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// A router offers them: without it, no connection is bound to a back channel.
+    is_served: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: HashMap<Sessionid4, BackChannel>,
+    /// The delegations that are held: the file of each, and whether it is recalled.
+    delegations: HashMap<[u8; 12], Delegated>,
+    /// OPENs in flight, whose delegations are not known yet.
+    opening: usize,
+    recalls: VecDeque<Nfs4Recall>,
+    waiters: Waiters,
+}
+
+struct Delegated {
+    handle: Handle4,
+    is_recalled: bool,
+}
+
+struct BackChannel {
+    slots: Vec<BackSlot>,
+    fore: Weak<SlotTable>,
+}
+
+/// A slot of the back channel, at the end that answers.
+#[derive(Clone, Default)]
+struct BackSlot {
+    sequence: u32,
+    /// The reply to the request with that number.
+    reply: Option<CbCompound4res>,
+}
+
+/// An OPEN in flight.
+pub(super) struct Opening<'c>(&'c Nfs4Callbacks);
+
+impl Nfs4Callbacks {
+    /// Creates callbacks without sessions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::default(),
+            is_served: AtomicBool::new(false),
+        }))
+    }
+
+    /// Returns the service of the back channel, for a transport that a client connects:
+    /// `tcp::connect_with_services` or `rpcrdma_verbs::connect_with_services`.
+    #[must_use]
+    pub fn router(&self) -> Nfs4CallbackRouter {
+        self.0.is_served.store(true, Relaxed);
+        Router::new().add_service(nfs_cb::serve(self.clone()))
+    }
+
+    /// Waits for the next thing that a server asks for. One task waits: of two, either gets it.
+    pub async fn next_recall(&self) -> Nfs4Recall {
+        poll_fn(|cx| {
+            let mut state = lock(&self.0.state);
+            match state.recalls.pop_front() {
+                Some(recall) => Poll::Ready(recall),
+                None => {
+                    state.waiters.add(cx);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    pub(super) fn is_served(&self) -> bool {
+        self.0.is_served.load(Relaxed)
+    }
+
+    pub(super) fn add_session(&self, id: Sessionid4, fore: Weak<SlotTable>) {
+        let slots = vec![BackSlot::default(); BACK_SLOTS as usize];
+        let channel = BackChannel { slots, fore };
+        lock(&self.0.state).sessions.insert(id, channel);
+    }
+
+    pub(super) fn remove_session(&self, id: &Sessionid4) {
+        lock(&self.0.state).sessions.remove(id);
+    }
+
+    pub(super) fn begin_open(&self) -> Opening<'_> {
+        lock(&self.0.state).opening += 1;
+        Opening(self)
+    }
+
+    pub(super) fn add_delegation(&self, stateid: &Stateid4, handle: Handle4) {
+        let delegated = Delegated {
+            handle,
+            is_recalled: false,
+        };
+        let mut state = lock(&self.0.state);
+        state.delegations.insert(stateid.other, delegated);
+    }
+
+    /// Forgets a delegation that was returned, and its recall.
+    pub(super) fn remove_delegation(&self, returned: &Stateid4) {
+        let mut state = lock(&self.0.state);
+        state.delegations.remove(&returned.other);
+        state.recalls.retain(|recall| match recall {
+            Nfs4Recall::Delegation { stateid, .. } => stateid.other != returned.other,
+            Nfs4Recall::Any { .. } => true,
+        });
+    }
+}
+
+/// The router of [`Nfs4Callbacks::router`].
+pub type Nfs4CallbackRouter = Router<(nfs_cb::Server<Nfs4Callbacks>, ())>;
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.0.state).opening -= 1;
+    }
+}
+
+impl Default for Nfs4Callbacks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Nfs4Callbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = lock(&self.0.state);
+        let (sessions, held) = (state.sessions.len(), state.delegations.len());
+        write!(f, "Nfs4Callbacks({sessions} sessions, {held} delegations)")
+    }
+}
+
+impl nfs_cb::Service for Nfs4Callbacks {
+    async fn compound<'a>(
+        &'a self,
+        _: &'a Context,
+        args: CbCompound4args<'a>,
+    ) -> Result<CompoundResults<'a>, RpcError> {
+        Ok(lock(&self.0.state).execute(&args).into())
+    }
+}
+
+impl State {
+    fn execute(&mut self, args: &CbCompound4args<'_>) -> CbCompound4res {
+        let reply = |status, resarray| CbCompound4res {
+            status,
+            tag: args.tag.to_vec(),
+            resarray,
+        };
+        if !(1..=2).contains(&args.minorversion) {
+            return reply(Nfsstat4::MinorVersMismatch, Vec::new());
+        }
+        let mut operations = args.argarray.iter();
+        let sequence = match operations.next() {
+            None => return reply(Nfsstat4::Ok, Vec::new()),
+            Some(NfsCbArgop4::Sequence(sequence)) => sequence,
+            Some(other) => {
+                let status = Nfsstat4::OpNotInSession;
+                return reply(status, vec![refuse(&other, status)]);
+            }
+        };
+        let first = match self.sequence(&sequence, args.argarray.len()) {
+            Ok(Sequenced::New(ok)) => Result4::Sequence(CbSequence4res::Ok(Box::new(ok))),
+            Ok(Sequenced::Again(kept)) => return kept,
+            Err(status) => {
+                let result = Result4::Sequence(CbSequence4res::Default(status));
+                return reply(status, vec![result]);
+            }
+        };
+        let mut results = vec![first];
+        let mut status = Nfsstat4::Ok;
+        for operation in operations {
+            let result;
+            (status, result) = self.operation(&sequence, &operation);
+            results.push(result);
+            if status != Nfsstat4::Ok {
+                break;
+            }
+        }
+        let reply = reply(status, results);
+        if let Some(slot) = self.slot(&sequence) {
+            slot.sequence = sequence.csa_sequenceid;
+            slot.reply = Some(reply.clone());
+        }
+        reply
+    }
+
+    fn slot(&mut self, sequence: &CbSequence4args<'_>) -> Option<&mut BackSlot> {
+        let channel = self.sessions.get_mut(&sequence.csa_sessionid)?;
+        channel.slots.get_mut(sequence.csa_slotid as usize)
+    }
+
+    /// CB_SEQUENCE (RFC 8881, section 20.9.3).
+    fn sequence(
+        &mut self,
+        args: &CbSequence4args<'_>,
+        operations: usize,
+    ) -> Result<Sequenced, Nfsstat4> {
+        let sessions = &self.sessions;
+        let channel = sessions.get(&args.csa_sessionid);
+        let channel = channel.ok_or(Nfsstat4::Badsession)?;
+        let slot = channel.slots.get(args.csa_slotid as usize);
+        let slot = slot.ok_or(Nfsstat4::Badslot)?;
+        if args.csa_highest_slotid >= BACK_SLOTS {
+            return Err(Nfsstat4::BadHighSlot);
+        }
+        if let Some(kept) = &slot.reply
+            && args.csa_sequenceid == slot.sequence
+        {
+            return Ok(Sequenced::Again(kept.clone()));
+        }
+        if args.csa_sequenceid != slot.sequence.wrapping_add(1) {
+            return Err(Nfsstat4::SeqMisordered);
+        }
+        if operations > BACK_OPERATIONS as usize {
+            return Err(Nfsstat4::TooManyOps);
+        }
+        // The server has replied to calls that this one refers to, but the replies are still on their
+        // way (RFC 8881, section 2.10.6.3).
+        let is_early = args.csa_referring_call_lists.iter().any(|list| {
+            let fore = sessions.get(&list.rcl_sessionid);
+            let fore = fore.and_then(|channel| channel.fore.upgrade());
+            fore.is_some_and(|fore| {
+                let mut calls = list.rcl_referring_calls.iter();
+                calls.any(|call| fore.is_in_flight(call.rc_slotid, call.rc_sequenceid))
+            })
+        });
+        if is_early {
+            return Err(Nfsstat4::Delay);
+        }
+        Ok(Sequenced::New(CbSequence4resok {
+            csr_sessionid: args.csa_sessionid,
+            csr_sequenceid: args.csa_sequenceid,
+            csr_slotid: args.csa_slotid,
+            csr_highest_slotid: BACK_SLOTS - 1,
+            csr_target_highest_slotid: BACK_SLOTS - 1,
+        }))
+    }
+
+    fn operation(
+        &mut self,
+        sequence: &CbSequence4args<'_>,
+        operation: &NfsCbArgop4<'_>,
+    ) -> (Nfsstat4, Result4) {
+        let status = match operation {
+            NfsCbArgop4::Recall(args) => self.recall(args),
+            NfsCbArgop4::RecallAny(args) => {
+                self.recall_any(args.craa_objects_to_keep);
+                Nfsstat4::Ok
+            }
+            NfsCbArgop4::RecallSlot(args) => {
+                let channel = self.sessions.get(&sequence.csa_sessionid);
+                if let Some(fore) = channel.and_then(|channel| channel.fore.upgrade()) {
+                    fore.set_target(args.rsa_target_highest_slotid);
+                }
+                Nfsstat4::Ok
+            }
+            NfsCbArgop4::Getattr(_) => Nfsstat4::Badhandle,
+            NfsCbArgop4::Layoutrecall(_) => Nfsstat4::NomatchingLayout,
+            NfsCbArgop4::Sequence(_) => Nfsstat4::SequencePos,
+            NfsCbArgop4::Illegal => Nfsstat4::OpIllegal,
+            _ => Nfsstat4::Notsupp,
+        };
+        (status, refuse(operation, status))
+    }
+
+    /// CB_RECALL. It may overtake the reply of the OPEN whose delegation it recalls.
+    fn recall(&mut self, args: &CbRecall4args<'_>) -> Nfsstat4 {
+        let Some(held) = self.delegations.get_mut(&args.stateid.other) else {
+            return match self.opening {
+                0 => Nfsstat4::BadStateid,
+                _ => Nfsstat4::Delay,
+            };
+        };
+        if held.handle.as_borrowed() != args.fh {
+            return Nfsstat4::BadStateid;
+        }
+        if !held.is_recalled {
+            held.is_recalled = true;
+            self.recalls.push_back(Nfs4Recall::Delegation {
+                stateid: args.stateid,
+                handle: held.handle.clone(),
+                truncate: args.truncate,
+            });
+            self.waiters.wake();
+        }
+        Nfsstat4::Ok
+    }
+
+    /// CB_RECALL_ANY: the last one counts.
+    fn recall_any(&mut self, keep: u32) {
+        let recalls = &mut self.recalls;
+        recalls.retain(|recall| !matches!(recall, Nfs4Recall::Any { .. }));
+        recalls.push_back(Nfs4Recall::Any { keep });
+        self.waiters.wake();
+    }
+}
+
+enum Sequenced {
+    New(CbSequence4resok),
+    /// The request came before, and this was the reply.
+    Again(CbCompound4res),
+}
+
+/// Returns the result of an operation, with a status that may be `Ok` if the result has nothing else.
+fn refuse(operation: &NfsCbArgop4<'_>, status: Nfsstat4) -> Result4 {
+    use NfsCbArgop4 as Op;
+    match operation {
+        Op::Getattr(_) => Result4::Getattr(CbGetattr4res::Default(status)),
+        Op::Recall(_) => Result4::Recall(CbRecall4res { status }),
+        Op::Layoutrecall(_) => Result4::Layoutrecall(CbLayoutrecall4res {
+            clorr_status: status,
+        }),
+        Op::Notify(_) => Result4::Notify(CbNotify4res { cnr_status: status }),
+        Op::PushDeleg(_) => Result4::PushDeleg(CbPushDeleg4res {
+            cpdr_status: status,
+        }),
+        Op::RecallAny(_) => Result4::RecallAny(CbRecallAny4res {
+            crar_status: status,
+        }),
+        Op::RecallableObjAvail(_) => Result4::RecallableObjAvail(CbRecallableObjAvail4res {
+            croa_status: status,
+        }),
+        Op::RecallSlot(_) => Result4::RecallSlot(CbRecallSlot4res { rsr_status: status }),
+        Op::Sequence(_) => Result4::Sequence(CbSequence4res::Default(status)),
+        Op::WantsCancelled(_) => Result4::WantsCancelled(CbWantsCancelled4res {
+            cwcr_status: status,
+        }),
+        Op::NotifyLock(_) => Result4::NotifyLock(CbNotifyLock4res {
+            cnlr_status: status,
+        }),
+        Op::NotifyDeviceid(_) => Result4::NotifyDeviceid(CbNotifyDeviceid4res {
+            cndr_status: status,
+        }),
+        Op::Offload(_) => Result4::Offload(CbOffload4res { cor_status: status }),
+        Op::Illegal => Result4::Illegal(CbIllegal4res { status }),
+    }
+}

@@ -1,0 +1,261 @@
+//! COMPOUND: operations, and what their results may be.
+
+use std::vec::IntoIter;
+
+use oncrpc::ReplyLimits;
+use oncrpc::xdr::Item;
+
+use super::error::{Nfs4Error, Nfs4Fault};
+use crate::nfs4::{
+    Getattr4args, Lookup4args, NfsArgop4, NfsFh4, NfsOpnum4, Nfsstat4, Putfh4args, Read4args,
+    Sequence4args, StableHow4, Stateid4, Write4args, owned,
+};
+
+/// The operations of a COMPOUND, which a [`Nfs4Session`](super::Nfs4Session) sends after SEQUENCE.
+///
+/// Over RDMA, the data of each [`read`](Self::read) and [`write`](Self::write) of more than a few
+/// bytes have a chunk of their own (RFC 8267, section 5).
+///
+/// ```
+/// use rpcrdma_nfs::nfs4::{NfsArgop4, NfsFh4, Stateid4};
+/// use rpcrdma_nfs::nfs4_client::Nfs4Compound;
+///
+/// let handle = NfsFh4::new(&[7; 28])?;
+/// let anonymous = Stateid4 { seqid: 0, other: [0; 12] };
+/// let mut two_parts = Nfs4Compound::new();
+/// two_parts.put_handle(handle).read(anonymous, 0, 4096).read(anonymous, 1 << 20, 4096);
+/// two_parts.add(NfsArgop4::Getfh, 140);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Nfs4Compound<'a> {
+    /// SEQUENCE, and the operations.
+    operations: Vec<NfsArgop4<'a>>,
+    /// The most bytes of the results, items apart.
+    inline: u64,
+    items: ReplyLimitItems,
+    is_idempotent: bool,
+}
+
+/// The most bytes of each item of the results.
+#[derive(Clone, Debug, Default)]
+struct ReplyLimitItems(Vec<u32>);
+
+/// The bytes of a reply before its results (status, tag, count), and those of SEQUENCE's.
+const HEAD: u64 = 12 + 44;
+
+/// The bytes of an operation's number and status.
+const STATUS: u64 = 8;
+
+impl<'a> Nfs4Compound<'a> {
+    /// Creates a COMPOUND without operations, beside SEQUENCE.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::after(NfsArgop4::Sequence(Sequence4args {
+            sa_sessionid: [0; 16],
+            sa_sequenceid: 0,
+            sa_slotid: 0,
+            sa_highest_slotid: 0,
+            sa_cachethis: false,
+        }))
+    }
+
+    fn after(first: NfsArgop4<'a>) -> Self {
+        Self {
+            operations: vec![first],
+            inline: HEAD,
+            items: ReplyLimitItems::default(),
+            is_idempotent: true,
+        }
+    }
+
+    /// Adds an operation whose results have at most `max_results` bytes after its number and status.
+    pub fn add(&mut self, operation: NfsArgop4<'a>, max_results: u32) -> &mut Self {
+        self.is_idempotent &= is_idempotent(&operation);
+        self.operations.push(operation);
+        self.inline += STATUS + u64::from(max_results);
+        self
+    }
+
+    /// Adds PUTFH.
+    pub fn put_handle(&mut self, object: NfsFh4<'a>) -> &mut Self {
+        self.add(NfsArgop4::Putfh(Putfh4args { object }), 0)
+    }
+
+    /// Adds PUTROOTFH.
+    pub fn put_root(&mut self) -> &mut Self {
+        self.add(NfsArgop4::Putrootfh, 0)
+    }
+
+    /// Adds LOOKUP.
+    pub fn lookup(&mut self, name: &'a [u8]) -> &mut Self {
+        self.add(NfsArgop4::Lookup(Lookup4args { objname: name }), 0)
+    }
+
+    /// Adds GETFH.
+    pub fn handle(&mut self) -> &mut Self {
+        self.add(NfsArgop4::Getfh, 4 + 128)
+    }
+
+    /// Adds GETATTR of attributes whose values have at most `max_values` bytes.
+    pub fn attributes(&mut self, mask: &'a [u32], max_values: u32) -> &mut Self {
+        let attr_request = mask.into();
+        let operation = NfsArgop4::Getattr(Getattr4args { attr_request });
+        self.add(operation, 4 + 4 * mask.len() as u32 + 4 + max_values)
+    }
+
+    /// Adds READ. Bytes beyond eight READs and READLINKs have no chunk.
+    pub fn read(&mut self, stateid: Stateid4, offset: u64, count: u32) -> &mut Self {
+        let args = Read4args {
+            stateid,
+            offset,
+            count,
+        };
+        // Servers give no Write chunk to a READ of 0 bytes, but to the READ after it.
+        if count > 0 {
+            self.items.0.push(count);
+        }
+        self.add(NfsArgop4::Read(args), 8)
+    }
+
+    /// Adds READLINK of a path of at most `max` bytes.
+    pub fn read_link(&mut self, max: u32) -> &mut Self {
+        self.items.0.push(max);
+        self.add(NfsArgop4::Readlink, 4)
+    }
+
+    /// Adds WRITE.
+    pub fn write(
+        &mut self,
+        stateid: Stateid4,
+        offset: u64,
+        stable: StableHow4,
+        data: impl Into<Item<'a>>,
+    ) -> &mut Self {
+        let args = Write4args {
+            stateid,
+            offset,
+            stable,
+            data: data.into(),
+        };
+        self.add(NfsArgop4::Write(args), 16)
+    }
+
+    /// Sets SEQUENCE. The server is asked to keep the reply if an operation must not be executed
+    /// twice: without that, the client learns of a lost reply only that it is lost.
+    pub(super) fn sequence(&mut self, args: Sequence4args) {
+        let sa_cachethis = !self.is_idempotent;
+        if let Some(first) = self.operations.first_mut() {
+            *first = NfsArgop4::Sequence(Sequence4args {
+                sa_cachethis,
+                ..args
+            });
+        }
+    }
+
+    pub(super) fn operations(&self) -> &[NfsArgop4<'a>] {
+        &self.operations
+    }
+
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.is_idempotent
+    }
+
+    pub(super) fn reply_limits(&self) -> ReplyLimits {
+        let limits = ReplyLimits::new(Some(self.inline));
+        self.items
+            .0
+            .iter()
+            .fold(limits, |limits, max| limits.item(*max))
+    }
+
+    /// Checks that results are those of the operations, without SEQUENCE: all of them, or those up
+    /// to the one that failed.
+    pub(super) fn check(&self, reply: owned::Compound4res) -> Result<Nfs4Results, Nfs4Error> {
+        let owned::Compound4res {
+            status, resarray, ..
+        } = reply;
+        let wanted = self.operations.iter().map(NfsArgop4::argop);
+        let last = resarray.last().map(owned::NfsResop4::resop);
+        let found = resarray.iter().map(owned::NfsResop4::resop);
+        let fits = resarray.len() <= self.operations.len() && found.eq(wanted.take(resarray.len()));
+        let operation = last.unwrap_or(NfsOpnum4::Sequence);
+        // OP_ILLEGAL stands for an operation that the server does not know.
+        let is_illegal = operation == NfsOpnum4::Illegal && status == Nfsstat4::OpIllegal;
+        match status {
+            Nfsstat4::Ok if fits && resarray.len() == self.operations.len() => {
+                let mut results = resarray.into_iter();
+                results.next();
+                Ok(Nfs4Results(results))
+            }
+            Nfsstat4::Ok => Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
+            status if fits || is_illegal => Err(Nfs4Error::Status { operation, status }),
+            _ => Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
+        }
+    }
+}
+
+impl Default for Nfs4Compound<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Returns true if an operation may be executed twice without harm.
+fn is_idempotent(operation: &NfsArgop4<'_>) -> bool {
+    use NfsArgop4 as Op;
+    matches!(
+        operation,
+        Op::Access(_)
+            | Op::Commit(_)
+            | Op::Getattr(_)
+            | Op::Getfh
+            | Op::Lookup(_)
+            | Op::Lookupp
+            | Op::Nverify(_)
+            | Op::Putfh(_)
+            | Op::Putpubfh
+            | Op::Putrootfh
+            | Op::Read(_)
+            | Op::Readdir(_)
+            | Op::Readlink
+            | Op::Restorefh
+            | Op::Savefh
+            | Op::Secinfo(_)
+            | Op::SecinfoNoName(_)
+            | Op::TestStateid(_)
+            | Op::Verify(_)
+            | Op::Write(_)
+    )
+}
+
+/// The results of a COMPOUND all of whose operations succeeded, without those of SEQUENCE: an
+/// iterator over `owned::NfsResop4` in the order of the operations.
+#[derive(Clone, Debug)]
+pub struct Nfs4Results(IntoIter<owned::NfsResop4>);
+
+impl Iterator for Nfs4Results {
+    type Item = owned::NfsResop4;
+
+    fn next(&mut self) -> Option<owned::NfsResop4> {
+        self.0.next()
+    }
+}
+
+/// Takes the next result of the operation that has the pattern, and skips others.
+macro_rules! take {
+    ($results:expr, $operation:ident, $pattern:pat => $value:expr) => {
+        $results
+            .find_map(|result| match result {
+                $pattern => Some($value),
+                _ => None,
+            })
+            .ok_or_else(|| {
+                $crate::nfs4_client::error::Nfs4Error::fault(
+                    $crate::nfs4::NfsOpnum4::$operation,
+                    $crate::nfs4_client::error::Nfs4Fault::Results,
+                )
+            })
+    };
+}
+pub(super) use take;

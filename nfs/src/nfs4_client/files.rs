@@ -1,0 +1,380 @@
+//! A client of one file system: names, attributes, and data.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use oncrpc::AsyncTransport;
+use oncrpc::xdr::Item;
+
+use super::attributes::{MASK, MAX_VALUES, Nfs4Attributes, Nfs4SetAttributes};
+use super::compound::{Nfs4Compound, Nfs4Results, take};
+use super::error::{Nfs4Error, Nfs4Fault};
+use super::session::Nfs4Session;
+use crate::nfs4::{
+    Commit4args, Commit4res, NfsArgop4, NfsOpnum4, Remove4args, Setattr4args, StableHow4, Stateid4,
+    Verifier4, Write4res, owned,
+};
+
+/// A client of an NFSv4.1 server, on a session.
+///
+/// Each operation is one COMPOUND. Any number of them may be in flight: they wait for slots of the
+/// session. See the [module](super) for an example.
+#[derive(Debug)]
+pub struct Nfs4Client<T> {
+    session: Nfs4Session<T>,
+    root: owned::NfsFh4,
+    max_read: u32,
+    max_write: u32,
+    lease_time: u32,
+    /// How many files were opened.
+    opens: AtomicU64,
+}
+
+/// The results of a READ.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Nfs4ReadPart {
+    /// The bytes. Over RDMA, they are where the device has placed them, unless they are few.
+    pub data: Item<'static>,
+    /// Whether the last byte is the last one of the file, or the offset is beyond it.
+    pub eof: bool,
+}
+
+/// The results of a WRITE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Nfs4Written {
+    /// How many bytes the server took.
+    pub count: u32,
+    /// How stable they are.
+    pub committed: StableHow4,
+    /// The write verifier.
+    pub verifier: Verifier4,
+}
+
+/// The bytes of a COMPOUND beside the data of its READ or WRITE: the RPC header and its credentials,
+/// PUTFH, and the numbers of READ and WRITE.
+const ROOM: u32 = 900;
+
+/// The most bytes of the path of a symbolic link.
+const MAX_LINK: u32 = 4096;
+
+impl<T: AsyncTransport> Nfs4Client<T> {
+    /// Creates a client, and asks for the root of the server and its limits (PUTROOTFH, GETFH,
+    /// GETATTR).
+    ///
+    /// # Errors
+    /// Fails as these operations do.
+    pub async fn new(session: Nfs4Session<T>) -> Result<Self, Nfs4Error> {
+        let mut request = Nfs4Compound::new();
+        request.put_root().handle().attributes(&MASK, MAX_VALUES);
+        let mut results = session.compound(request).await?;
+        let root = handle(&mut results)?;
+        let found = attributes(&mut results)?;
+        let cut = |session: u32, server: Option<u64>| {
+            let server = server.and_then(|most| u32::try_from(most).ok());
+            let session = session.saturating_sub(ROOM).max(1);
+            session.min(server.unwrap_or(u32::MAX).max(1))
+        };
+        Ok(Self {
+            root,
+            max_read: cut(session.limits().response, found.maxread),
+            max_write: cut(session.limits().request, found.maxwrite),
+            lease_time: found.lease_time.unwrap_or(0),
+            session,
+            opens: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the handle and the attributes of the object with a name in a directory (LOOKUP).
+    ///
+    /// # Errors
+    /// Fails as LOOKUP does.
+    pub async fn lookup(
+        &self,
+        dir: &owned::NfsFh4,
+        name: &[u8],
+    ) -> Result<(owned::NfsFh4, Nfs4Attributes), Nfs4Error> {
+        self.walk(dir, &[name]).await
+    }
+
+    /// Looks up each name of a path by one COMPOUND. It follows no symbolic links.
+    ///
+    /// # Errors
+    /// Fails as LOOKUP does, and with NFS4ERR_TOO_MANY_OPS if the path has more names than a COMPOUND
+    /// may have operations.
+    pub async fn lookup_path(
+        &self,
+        dir: &owned::NfsFh4,
+        path: impl AsRef<[u8]>,
+    ) -> Result<(owned::NfsFh4, Nfs4Attributes), Nfs4Error> {
+        let names = path.as_ref().split(|byte| *byte == b'/');
+        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
+        self.walk(dir, &names).await
+    }
+
+    async fn walk(
+        &self,
+        dir: &owned::NfsFh4,
+        names: &[&[u8]],
+    ) -> Result<(owned::NfsFh4, Nfs4Attributes), Nfs4Error> {
+        let mut request = Nfs4Compound::new();
+        request.put_handle(dir.as_borrowed());
+        for name in names {
+            request.lookup(name);
+        }
+        request.handle().attributes(&MASK, MAX_VALUES);
+        let mut results = self.session.compound(request).await?;
+        Ok((handle(&mut results)?, attributes(&mut results)?))
+    }
+
+    /// Returns attributes (GETATTR).
+    ///
+    /// # Errors
+    /// Fails as GETATTR does.
+    pub async fn attributes(&self, object: &owned::NfsFh4) -> Result<Nfs4Attributes, Nfs4Error> {
+        let mut request = Nfs4Compound::new();
+        request
+            .put_handle(object.as_borrowed())
+            .attributes(&MASK, MAX_VALUES);
+        attributes(&mut self.session.compound(request).await?)
+    }
+
+    /// Sets attributes (SETATTR), a size with the open for writing.
+    ///
+    /// # Errors
+    /// Fails as SETATTR does.
+    pub async fn set_attributes(
+        &self,
+        object: &owned::NfsFh4,
+        stateid: Stateid4,
+        new: Nfs4SetAttributes,
+    ) -> Result<(), Nfs4Error> {
+        let new = new.encode();
+        let args = Setattr4args {
+            stateid,
+            obj_attributes: new.as_args(),
+        };
+        self.on(object.as_borrowed(), NfsArgop4::Setattr(args), 16)
+            .await
+    }
+
+    /// Reads at most `count` bytes by one call (READ), and at most [`max_read`](Self::max_read).
+    ///
+    /// # Errors
+    /// Fails as READ does.
+    pub async fn read(
+        &self,
+        file: &owned::NfsFh4,
+        stateid: Stateid4,
+        offset: u64,
+        count: u32,
+    ) -> Result<Nfs4ReadPart, Nfs4Error> {
+        let count = count.min(self.max_read);
+        let mut request = Nfs4Compound::new();
+        request
+            .put_handle(file.as_borrowed())
+            .read(stateid, offset, count);
+        let mut results = self.session.compound(request).await?;
+        let ok = take!(results, Read, owned::NfsResop4::Read(owned::Read4res::Ok(ok)) => *ok)?;
+        if ok.data.len() > count as usize {
+            return Err(Nfs4Error::fault(NfsOpnum4::Read, Nfs4Fault::Count));
+        }
+        Ok(Nfs4ReadPart {
+            data: ok.data,
+            eof: ok.eof,
+        })
+    }
+
+    /// Reads bytes into memory, until it is full or the file ends, by one call after the other.
+    /// Returns how many.
+    ///
+    /// # Errors
+    /// Fails as READ does. The memory may have changed then.
+    pub async fn read_into(
+        &self,
+        file: &owned::NfsFh4,
+        stateid: Stateid4,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, Nfs4Error> {
+        let mut filled = 0;
+        while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let count = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+            let at = offset.saturating_add(filled as u64);
+            let part = self.read(file, stateid, at, count).await?;
+            let place = rest.get_mut(..part.data.len());
+            place.unwrap_or_default().copy_from_slice(&part.data);
+            filled += part.data.len();
+            match (part.eof, part.data.is_empty()) {
+                (true, _) => break,
+                (false, true) => {
+                    return Err(Nfs4Error::fault(NfsOpnum4::Read, Nfs4Fault::NoProgress));
+                }
+                (false, false) => {}
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Writes bytes by one call (WRITE): at most [`max_write`](Self::max_write) of them.
+    ///
+    /// # Errors
+    /// Fails as WRITE does.
+    pub async fn write(
+        &self,
+        file: &owned::NfsFh4,
+        stateid: Stateid4,
+        offset: u64,
+        data: &[u8],
+        stable: StableHow4,
+    ) -> Result<Nfs4Written, Nfs4Error> {
+        let data = data.get(..self.max_write as usize).unwrap_or(data);
+        let mut request = Nfs4Compound::new();
+        request
+            .put_handle(file.as_borrowed())
+            .write(stateid, offset, stable, data);
+        let mut results = self.session.compound(request).await?;
+        let ok = take!(results, Write, owned::NfsResop4::Write(Write4res::Ok(ok)) => ok)?;
+        let fault = |fault| Err(Nfs4Error::fault(NfsOpnum4::Write, fault));
+        if ok.count as usize > data.len() {
+            return fault(Nfs4Fault::Count);
+        }
+        if ok.committed < stable {
+            return fault(Nfs4Fault::Stability);
+        }
+        Ok(Nfs4Written {
+            count: ok.count,
+            committed: ok.committed,
+            verifier: ok.writeverf,
+        })
+    }
+
+    /// Writes all bytes to stable storage, by one call after the other.
+    ///
+    /// # Errors
+    /// Fails as WRITE does.
+    pub async fn write_all(
+        &self,
+        file: &owned::NfsFh4,
+        stateid: Stateid4,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Nfs4Error> {
+        let mut written = 0;
+        while let Some(rest) = data.get(written..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(written as u64);
+            let stable = StableHow4::FileSync4;
+            let done = self.write(file, stateid, at, rest, stable).await?;
+            if done.count == 0 {
+                return Err(Nfs4Error::fault(NfsOpnum4::Write, Nfs4Fault::NoProgress));
+            }
+            written += done.count as usize;
+        }
+        Ok(())
+    }
+
+    /// Writes what the server has to stable storage (COMMIT): `count` bytes, or all if it is 0.
+    /// Returns the write verifier.
+    ///
+    /// # Errors
+    /// Fails as COMMIT does.
+    pub async fn commit(
+        &self,
+        file: &owned::NfsFh4,
+        offset: u64,
+        count: u32,
+    ) -> Result<Verifier4, Nfs4Error> {
+        let mut request = Nfs4Compound::new();
+        request
+            .put_handle(file.as_borrowed())
+            .add(NfsArgop4::Commit(Commit4args { offset, count }), 8);
+        let mut results = self.session.compound(request).await?;
+        take!(results, Commit, owned::NfsResop4::Commit(Commit4res::Ok(ok)) => ok.writeverf)
+    }
+
+    /// Returns the path of a symbolic link (READLINK): at most 4096 bytes.
+    ///
+    /// # Errors
+    /// Fails as READLINK does.
+    pub async fn read_link(&self, link: &owned::NfsFh4) -> Result<Vec<u8>, Nfs4Error> {
+        let mut request = Nfs4Compound::new();
+        request.put_handle(link.as_borrowed()).read_link(MAX_LINK);
+        let mut results = self.session.compound(request).await?;
+        let ok = take!(results, Readlink, owned::NfsResop4::Readlink(owned::Readlink4res::Ok(ok)) => *ok)?;
+        Ok(ok.link.as_bytes().to_vec())
+    }
+
+    /// Removes a name from a directory (REMOVE).
+    ///
+    /// # Errors
+    /// Fails as REMOVE does.
+    pub async fn remove(&self, dir: &owned::NfsFh4, name: &[u8]) -> Result<(), Nfs4Error> {
+        let args = Remove4args { target: name };
+        self.on(dir.as_borrowed(), NfsArgop4::Remove(args), 20)
+            .await
+    }
+}
+
+impl<T> Nfs4Client<T> {
+    /// Returns the name of another owner of an open.
+    pub(super) fn next_owner(&self) -> [u8; 8] {
+        self.opens.fetch_add(1, Relaxed).to_be_bytes()
+    }
+
+    /// Returns the session.
+    #[must_use]
+    pub const fn session(&self) -> &Nfs4Session<T> {
+        &self.session
+    }
+
+    /// Returns the session, to replace its transport.
+    #[must_use]
+    pub const fn session_mut(&mut self) -> &mut Nfs4Session<T> {
+        &mut self.session
+    }
+
+    /// Returns the session, to end it.
+    #[must_use]
+    pub fn into_session(self) -> Nfs4Session<T> {
+        self.session
+    }
+
+    /// Returns the handle of the root.
+    #[must_use]
+    pub const fn root(&self) -> &owned::NfsFh4 {
+        &self.root
+    }
+
+    /// Returns the most bytes of a READ, which the session and the server limit.
+    #[must_use]
+    pub const fn max_read(&self) -> u32 {
+        self.max_read
+    }
+
+    /// Returns the most bytes of a WRITE, which the session and the server limit.
+    #[must_use]
+    pub const fn max_write(&self) -> u32 {
+        self.max_write
+    }
+
+    /// Returns the seconds of the server's lease; 0 if it does not say.
+    #[must_use]
+    pub const fn lease_time(&self) -> u32 {
+        self.lease_time
+    }
+}
+
+/// Takes the handle that GETFH returned.
+pub(super) fn handle(results: &mut Nfs4Results) -> Result<owned::NfsFh4, Nfs4Error> {
+    let result = take!(results, Getfh, owned::NfsResop4::Getfh(result) => *result)?;
+    match result {
+        owned::Getfh4res::Ok(ok) => Ok(ok.object),
+        owned::Getfh4res::Default(_) => Err(Nfs4Error::fault(NfsOpnum4::Getfh, Nfs4Fault::Results)),
+    }
+}
+
+/// Takes the attributes that GETATTR returned.
+pub(super) fn attributes(results: &mut Nfs4Results) -> Result<Nfs4Attributes, Nfs4Error> {
+    let ok = take!(results, Getattr, owned::NfsResop4::Getattr(owned::Getattr4res::Ok(ok)) => *ok)?;
+    Nfs4Attributes::decode(&ok.obj_attributes)
+}

@@ -1,0 +1,239 @@
+//! OPEN, CLOSE, and delegations.
+
+use oncrpc::AsyncTransport;
+use oncrpc::xdr::Opaque;
+
+use super::attributes::{MASK, MAX_VALUES, Nfs4Attributes, Nfs4SetAttributes};
+use super::compound::{Nfs4Compound, take};
+use super::error::Nfs4Error;
+use super::files::Nfs4Client;
+use crate::nfs4::{
+    Close4args, Createhow4, Delegreturn4args, FreeStateid4args, NfsArgop4, NfsFh4, Nfsstat4,
+    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, Open4args,
+    OpenClaim4, Openflag4, Opentype4, StateOwner4, Stateid4, TestStateid4args, owned,
+};
+
+/// How a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nfs4Open {
+    /// `OPEN4_SHARE_ACCESS_..`: the access, and the delegation that is wanted (`.._WANT_..`).
+    pub access: u32,
+    /// `OPEN4_SHARE_DENY_..`: what others may not do.
+    pub deny: u32,
+    /// Creates the file, if there is none.
+    pub create: Option<Nfs4SetAttributes>,
+    /// With `create`: fails with NFS4ERR_EXIST if there is one.
+    pub is_guarded: bool,
+}
+
+impl Nfs4Open {
+    /// Opens a file to read it.
+    pub const READ: Self = Self {
+        access: OPEN4_SHARE_ACCESS_READ,
+        deny: 0,
+        create: None,
+        is_guarded: false,
+    };
+
+    /// Opens a file to write it.
+    pub const WRITE: Self = Self {
+        access: OPEN4_SHARE_ACCESS_WRITE,
+        ..Self::READ
+    };
+
+    /// Creates a file with these permissions to read and write it; fails if there is one.
+    #[must_use]
+    pub const fn create(mode: u32) -> Self {
+        let attributes = Nfs4SetAttributes {
+            size: None,
+            mode: Some(mode),
+        };
+        Self {
+            access: OPEN4_SHARE_ACCESS_BOTH,
+            deny: 0,
+            create: Some(attributes),
+            is_guarded: true,
+        }
+    }
+}
+
+/// A file that is open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Nfs4OpenFile {
+    /// The file.
+    pub handle: owned::NfsFh4,
+    /// The open, for READ, WRITE and CLOSE.
+    pub stateid: Stateid4,
+    /// The delegation, if the server gave one. It outlives the open.
+    pub delegation: Option<Nfs4Delegation>,
+    /// The attributes.
+    pub attributes: Nfs4Attributes,
+}
+
+/// A delegation: what others do with the file waits until it is returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nfs4Delegation {
+    /// The delegation.
+    pub stateid: Stateid4,
+    /// Whether it is one to write.
+    pub is_write: bool,
+    /// Whether the server recalls it already (RFC 8881, section 18.16.3): no CB_RECALL follows.
+    pub is_recalled: bool,
+}
+
+/// The most bytes of OPEN's results: stateid, change, flags, attributes set, and a delegation with the
+/// name of a user.
+const OPEN_RESULTS: u32 = 16 + 20 + 4 + 16 + 2048;
+
+impl<T: AsyncTransport> Nfs4Client<T> {
+    /// Opens a file of a directory (OPEN, GETFH, GETATTR). Each open has an owner of its own, so that
+    /// two opens of one file are closed one by one.
+    ///
+    /// # Errors
+    /// Fails as OPEN does.
+    pub async fn open(
+        &self,
+        dir: &owned::NfsFh4,
+        name: &[u8],
+        how: Nfs4Open,
+    ) -> Result<Nfs4OpenFile, Nfs4Error> {
+        let attributes = how.create.unwrap_or_default().encode();
+        let openhow = match (how.create, how.is_guarded) {
+            (None, _) => Openflag4::Default(Opentype4::Nocreate),
+            (_, true) => Openflag4::Create(Createhow4::Guarded4(attributes.as_args())),
+            (_, false) => Openflag4::Create(Createhow4::Unchecked4(attributes.as_args())),
+        };
+        let owner = self.next_owner();
+        let args = Open4args {
+            seqid: 0,
+            share_access: how.access,
+            share_deny: how.deny,
+            owner: StateOwner4 {
+                clientid: self.session().client_id(),
+                owner: Opaque::new(&owner).unwrap_or_default(),
+            },
+            openhow,
+            claim: OpenClaim4::Null(name),
+        };
+        let mut request = Nfs4Compound::new();
+        request
+            .put_handle(dir.as_borrowed())
+            .add(NfsArgop4::Open(args), OPEN_RESULTS)
+            .handle()
+            .attributes(&MASK, MAX_VALUES);
+        let callbacks = self.session().callbacks();
+        // Until the delegation is known, its recall is answered by NFS4ERR_DELAY.
+        let opening = callbacks.begin_open();
+        let mut results = self.session().compound(request).await?;
+        let open = take!(results, Open, owned::NfsResop4::Open(owned::Open4res::Ok(ok)) => *ok)?;
+        let handle = super::files::handle(&mut results)?;
+        let delegation = delegation(open.delegation);
+        if let Some(delegation) = &delegation {
+            callbacks.add_delegation(&delegation.stateid, handle.clone());
+        }
+        drop(opening);
+        Ok(Nfs4OpenFile {
+            handle,
+            stateid: open.stateid,
+            delegation,
+            attributes: super::files::attributes(&mut results)?,
+        })
+    }
+
+    /// Closes a file (CLOSE). A delegation stays.
+    ///
+    /// # Errors
+    /// Fails as CLOSE does.
+    pub async fn close(&self, file: &Nfs4OpenFile) -> Result<(), Nfs4Error> {
+        let args = Close4args {
+            seqid: 0,
+            open_stateid: file.stateid,
+        };
+        self.on(file.handle.as_borrowed(), NfsArgop4::Close(args), 16)
+            .await
+    }
+
+    /// Returns a delegation (DELEGRETURN), and forgets its recall.
+    ///
+    /// # Errors
+    /// Fails as DELEGRETURN does.
+    pub async fn return_delegation(
+        &self,
+        file: &owned::NfsFh4,
+        deleg_stateid: Stateid4,
+    ) -> Result<(), Nfs4Error> {
+        let args = Delegreturn4args { deleg_stateid };
+        self.on(file.as_borrowed(), NfsArgop4::Delegreturn(args), 0)
+            .await?;
+        let callbacks = self.session().callbacks();
+        callbacks.remove_delegation(&deleg_stateid);
+        Ok(())
+    }
+
+    /// Returns the status of opens and delegations (TEST_STATEID): `Ok`, or why the server does not
+    /// have it any more, such as NFS4ERR_DELEG_REVOKED.
+    ///
+    /// # Errors
+    /// Fails as TEST_STATEID does.
+    pub async fn test_state(&self, stateids: &[Stateid4]) -> Result<Vec<Nfsstat4>, Nfs4Error> {
+        let ts_stateids = stateids.into();
+        let operation = NfsArgop4::TestStateid(TestStateid4args { ts_stateids });
+        let mut request = Nfs4Compound::new();
+        let codes = u32::try_from(stateids.len()).unwrap_or(u32::MAX / 4);
+        request.add(operation, codes.saturating_mul(4).saturating_add(4));
+        let mut results = self.session().compound(request).await?;
+        let result = take!(results, TestStateid, owned::NfsResop4::TestStateid(result) => *result)?;
+        match result {
+            owned::TestStateid4res::Ok(ok) if ok.tsr_status_codes.len() == stateids.len() => {
+                Ok(ok.tsr_status_codes)
+            }
+            _ => Err(Nfs4Error::fault(
+                crate::nfs4::NfsOpnum4::TestStateid,
+                super::error::Nfs4Fault::Results,
+            )),
+        }
+    }
+
+    /// Acknowledges that the server has revoked an open or a delegation (FREE_STATEID).
+    ///
+    /// # Errors
+    /// Fails as FREE_STATEID does.
+    pub async fn free_state(&self, fsa_stateid: Stateid4) -> Result<(), Nfs4Error> {
+        let args = FreeStateid4args { fsa_stateid };
+        let mut request = Nfs4Compound::new();
+        request.add(NfsArgop4::FreeStateid(args), 0);
+        self.session().compound(request).await?;
+        let callbacks = self.session().callbacks();
+        callbacks.remove_delegation(&fsa_stateid);
+        Ok(())
+    }
+
+    /// Executes one operation on an object.
+    pub(super) async fn on(
+        &self,
+        object: NfsFh4<'_>,
+        operation: NfsArgop4<'_>,
+        max_results: u32,
+    ) -> Result<(), Nfs4Error> {
+        let mut request = Nfs4Compound::new();
+        request.put_handle(object).add(operation, max_results);
+        self.session().compound(request).await.map(|_| ())
+    }
+}
+
+fn delegation(given: owned::OpenDelegation4) -> Option<Nfs4Delegation> {
+    match given {
+        owned::OpenDelegation4::Read(read) => Some(Nfs4Delegation {
+            stateid: read.stateid,
+            is_write: false,
+            is_recalled: read.recall,
+        }),
+        owned::OpenDelegation4::Write(write) => Some(Nfs4Delegation {
+            stateid: write.stateid,
+            is_write: true,
+            is_recalled: write.recall,
+        }),
+        owned::OpenDelegation4::None | owned::OpenDelegation4::NoneExt(_) => None,
+    }
+}

@@ -1,0 +1,548 @@
+//! A session: its creation, SEQUENCE, and what a client does when its connection was lost.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::vec::IntoIter;
+
+use oncrpc::xdr::{Array, Opaque, Procedure};
+use oncrpc::{AsyncTransport, Call, CallOptions, Execution, Method, ReplyLimits, Transport};
+
+use super::callbacks::Nfs4Callbacks;
+use super::compound::{Nfs4Compound, Nfs4Results, take};
+use super::config::Nfs4Config;
+use super::error::{Nfs4Error, Nfs4Fault};
+use super::slots::{SlotLease, SlotTable};
+use crate::nfs4::nfs4_callback::PROGRAM as CALLBACK_PROGRAM;
+use crate::nfs4::nfs4_program::nfs_v4::{Client as Stubs, Compound};
+use crate::nfs4::{
+    BindConnToSession4args, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4, ChannelAttrs4,
+    ChannelDirFromClient4, ChannelDirFromServer4, ClientOwner4, Clientid4, Compound4args,
+    CreateSession4args, DestroyClientid4args, DestroySession4args, ExchangeId4args, NfsArgop4,
+    NfsOpnum4, Nfsstat4, ReclaimComplete4args, SEQ4_STATUS_CB_PATH_DOWN,
+    SEQ4_STATUS_CB_PATH_DOWN_SESSION, Sequence4args, Sequence4resok, Sessionid4, StateProtect4A,
+    owned,
+};
+
+/// A session with a server of NFSv4.1 or 4.2, on a connection that carries calls of the server back.
+///
+/// It gives each COMPOUND a slot and a sequence number, so that the server executes it once, however
+/// often it is sent. The transport sends it again over its next connection.
+///
+/// - **A lost connection.** The first COMPOUND on another connection binds it to the fore channel.
+///   As soon as the server says that there is no way back, the session binds the connection to the
+///   back channel, too (BIND_CONN_TO_SESSION). A client that makes no calls says nothing: it calls
+///   [`renew`](Self::renew) every third of the lease.
+/// - **A lost reply.** A slot whose COMPOUND ended without a reply, by its timeout or because its
+///   future was dropped, is settled before its next use: a SEQUENCE with the same number says whether
+///   the server has used it.
+/// - **A lost session** is an error ([`Nfs4Error::is_session_lost`]).
+pub struct Nfs4Session<T> {
+    stubs: Stubs<T>,
+    options: CallOptions,
+    callbacks: Nfs4Callbacks,
+    id: Sessionid4,
+    client_id: Clientid4,
+    minor_version: u32,
+    limits: Nfs4SessionLimits,
+    slots: Arc<SlotTable>,
+    /// The status flags of the last SEQUENCE.
+    flags: AtomicU32,
+    is_binding: AtomicBool,
+    binds: AtomicU32,
+}
+
+/// What a session's fore channel takes, as the server granted it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Nfs4SessionLimits {
+    /// The most bytes of a call, data in chunks included.
+    pub request: u32,
+    /// The most bytes of a reply, data in chunks included.
+    pub response: u32,
+    /// The most bytes of a reply that the server keeps.
+    pub cached: u32,
+    /// The most operations of a COMPOUND, SEQUENCE included.
+    pub operations: u32,
+    /// How many COMPOUNDs may be in flight.
+    pub slots: u32,
+}
+
+/// The bytes of a COMPOUND beside the data of its READs or WRITEs.
+const OVERHEAD: u32 = 4096;
+
+/// The smallest sizes of a channel with which a call can be made.
+const MIN_MESSAGE: u32 = 1024;
+
+/// What the back channel takes: a recall, and its reply.
+const BACK_MESSAGE: u32 = 4096;
+
+/// The most operations of a CB_COMPOUND.
+pub(super) const BACK_OPERATIONS: u32 = 16;
+
+/// The slots of the back channel.
+pub(super) const BACK_SLOTS: u32 = 16;
+
+/// How often one COMPOUND is sent, if the server does not take it: a connection that is not bound
+/// yet, or a reply that was lost.
+const ATTEMPTS: u32 = 4;
+
+impl<T: AsyncTransport> Nfs4Session<T> {
+    /// Creates a client id and a session (EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE), with the
+    /// connection of the transport as its fore channel and its back channel.
+    ///
+    /// The transport offers the [service](Nfs4Callbacks::router) of the callbacks, if it offers any.
+    ///
+    /// # Errors
+    /// Fails as these operations do.
+    pub async fn new(
+        transport: T,
+        options: CallOptions,
+        config: &Nfs4Config,
+        callbacks: &Nfs4Callbacks,
+    ) -> Result<Self, Nfs4Error> {
+        let stubs = Stubs::new(transport).with_options(options.clone());
+        let known = exchange_id(&stubs, config).await?;
+        let created = create_session(&stubs, config, &known).await?;
+        let limits = granted(&created, config)?;
+        let slots = Arc::new(SlotTable::new(limits.slots));
+        callbacks.add_session(created.csr_sessionid, Arc::downgrade(&slots));
+        let session = Self {
+            stubs,
+            options,
+            callbacks: callbacks.clone(),
+            id: created.csr_sessionid,
+            client_id: known.eir_clientid,
+            minor_version: config.minor_version,
+            limits,
+            slots,
+            flags: AtomicU32::new(0),
+            is_binding: AtomicBool::new(false),
+            binds: AtomicU32::new(0),
+        };
+        session.reclaim_complete().await?;
+        Ok(session)
+    }
+
+    /// Tells the server that there is nothing to reclaim: before that it opens no files (RFC 8881,
+    /// section 18.51).
+    async fn reclaim_complete(&self) -> Result<(), Nfs4Error> {
+        let args = ReclaimComplete4args { rca_one_fs: false };
+        let mut request = Nfs4Compound::new();
+        request.add(NfsArgop4::ReclaimComplete(args), 0);
+        match self.compound(request).await {
+            Err(error) if error.status() != Some(Nfsstat4::CompleteAlready) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a COMPOUND, and returns the results of its operations.
+    ///
+    /// # Errors
+    /// Returns the status of the operation that failed; those before it were executed.
+    pub async fn compound(&self, mut request: Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
+        let mut attempts = 1;
+        loop {
+            let result = self.send(&mut request).await;
+            self.restore_back_channel().await;
+            match result {
+                Err(error) if attempts < ATTEMPTS && self.may_repeat(&error, &request).await => {
+                    attempts += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Returns true if a COMPOUND can be sent again because of an error.
+    async fn may_repeat(&self, error: &Nfs4Error, request: &Nfs4Compound<'_>) -> bool {
+        match error.status() {
+            // The transport has sent the COMPOUND again, and the server has not kept the reply.
+            Some(Nfsstat4::RetryUncachedRep) => request.is_idempotent(),
+            Some(Nfsstat4::ConnNotBoundToSession) => self.bind().await.is_ok(),
+            _ => false,
+        }
+    }
+
+    async fn send(&self, request: &mut Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
+        let mut lease = self.slots.lease().await;
+        if lease.is_in_doubt {
+            self.settle(&mut lease).await?;
+        }
+        request.sequence(self.sequence_args(&lease));
+        let args = self.args(request.operations());
+        let call = self.call(&args);
+        let reply = match call.reply_limits(request.reply_limits()).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                if error.execution() == Execution::NotExecuted {
+                    lease.unused();
+                }
+                return Err(error.into());
+            }
+        };
+        self.conclude(lease, &reply)?;
+        request.check(reply)
+    }
+
+    fn call(&self, args: &Compound4args<'_>) -> Call<'_, T, OwnedCompound> {
+        Call::new(self.stubs.transport(), &self.options, args)
+    }
+
+    fn args<'a>(&self, operations: &'a [NfsArgop4<'a>]) -> Compound4args<'a> {
+        Compound4args {
+            tag: &[],
+            minorversion: self.minor_version,
+            argarray: operations.into(),
+        }
+    }
+
+    fn sequence_args(&self, lease: &SlotLease<'_>) -> Sequence4args {
+        Sequence4args {
+            sa_sessionid: self.id,
+            sa_sequenceid: lease.sequence,
+            sa_slotid: lease.id,
+            sa_highest_slotid: lease.highest,
+            sa_cachethis: false,
+        }
+    }
+
+    /// Takes what SEQUENCE says of the slot and the session.
+    fn conclude(&self, lease: SlotLease<'_>, reply: &owned::Compound4res) -> Result<(), Nfs4Error> {
+        match sequence_result(reply) {
+            Ok(ok) => {
+                let is_same = ok.sr_sessionid == self.id
+                    && (ok.sr_slotid, ok.sr_sequenceid) == (lease.id, lease.sequence);
+                lease.consumed();
+                if !is_same {
+                    return Err(Nfs4Error::fault(NfsOpnum4::Sequence, Nfs4Fault::Slot));
+                }
+                self.slots.set_target(ok.sr_target_highest_slotid);
+                self.flags.store(ok.sr_status_flags, Relaxed);
+                Ok(())
+            }
+            // The number was used, by this request or by an earlier one.
+            Err(error) if is_used(&error) => {
+                lease.consumed();
+                Err(error)
+            }
+            // Any other error of SEQUENCE leaves the slot as it was (RFC 8881, section 18.46.3).
+            Err(error) => {
+                lease.unused();
+                Err(error)
+            }
+        }
+    }
+
+    /// Finds out whether the server has used the number of a slot's last request, whose reply did
+    /// not come.
+    async fn settle(&self, lease: &mut SlotLease<'_>) -> Result<(), Nfs4Error> {
+        let operation = [NfsArgop4::Sequence(self.sequence_args(lease))];
+        let args = self.args(&operation);
+        let call = self.call(&args);
+        let limits = ReplyLimits::new(Some(BACK_MESSAGE.into()));
+        let reply = call.reply_limits(limits).await?;
+        match sequence_result(&reply) {
+            Err(error) if !is_used(&error) => Err(error),
+            _ => {
+                lease.settled();
+                Ok(())
+            }
+        }
+    }
+
+    /// Renews the lease, and learns how the session is (SEQUENCE alone).
+    ///
+    /// # Errors
+    /// Fails as SEQUENCE does.
+    pub async fn renew(&self) -> Result<(), Nfs4Error> {
+        self.compound(Nfs4Compound::new()).await.map(|_| ())
+    }
+
+    /// Binds the connection to the back channel again, if the server says that it has none. If that
+    /// fails, the next COMPOUND tries again.
+    async fn restore_back_channel(&self) {
+        let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
+        if self.flags.load(Relaxed) & down == 0 || !self.callbacks.is_served() {
+            return;
+        }
+        // One COMPOUND does it. Its future may be dropped.
+        if !self.is_binding.swap(true, Relaxed) {
+            let guard = Reset(&self.is_binding);
+            if self.bind().await.is_ok() {
+                self.flags.fetch_and(!down, Relaxed);
+            }
+            drop(guard);
+        }
+    }
+
+    /// Binds the connection to both channels of the session (BIND_CONN_TO_SESSION, which is alone
+    /// in its COMPOUND).
+    ///
+    /// # Errors
+    /// Fails as BIND_CONN_TO_SESSION does, and if the server binds the connection to the fore
+    /// channel alone.
+    pub async fn bind(&self) -> Result<(), Nfs4Error> {
+        // A SEQUENCE may have bound the connection to the fore channel before; with `BackOrBoth`
+        // Linux refuses that.
+        let args = NfsArgop4::BindConnToSession(BindConnToSession4args {
+            bctsa_sessid: self.id,
+            bctsa_dir: ChannelDirFromClient4::ForeOrBoth,
+            bctsa_use_conn_in_rdma_mode: false,
+        });
+        let mut results = alone(&self.stubs, self.minor_version, args).await?;
+        let result = take!(results, BindConnToSession, owned::NfsResop4::BindConnToSession(result) => *result)?;
+        match result {
+            crate::nfs4::BindConnToSession4res::Ok(ok)
+                if ok.bctsr_dir == ChannelDirFromServer4::Both =>
+            {
+                self.binds.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            _ => Err(Nfs4Error::fault(
+                NfsOpnum4::BindConnToSession,
+                Nfs4Fault::Direction,
+            )),
+        }
+    }
+
+    /// Ends the session and the client id (DESTROY_SESSION, DESTROY_CLIENTID).
+    ///
+    /// # Errors
+    /// Fails as these operations do, so with NFS4ERR_CLIENTID_BUSY if there are open files.
+    pub async fn destroy(self) -> Result<(), Nfs4Error> {
+        let args = DestroySession4args {
+            dsa_sessionid: self.id,
+        };
+        let operation = NfsArgop4::DestroySession(args);
+        drop(alone(&self.stubs, self.minor_version, operation).await?);
+        let args = DestroyClientid4args {
+            dca_clientid: self.client_id,
+        };
+        let operation = NfsArgop4::DestroyClientid(args);
+        drop(alone(&self.stubs, self.minor_version, operation).await?);
+        Ok(())
+    }
+}
+
+impl<T: Transport> Nfs4Session<T> {
+    /// Goes on with another transport to the same server, which has the session still.
+    /// [`bind`](Self::bind) makes its connection one of the session's.
+    pub fn replace_transport(&mut self, transport: T) {
+        self.stubs = Stubs::new(transport).with_options(self.options.clone());
+    }
+}
+
+impl<T> Nfs4Session<T> {
+    /// Returns the session's id.
+    #[must_use]
+    pub const fn id(&self) -> Sessionid4 {
+        self.id
+    }
+
+    /// Returns the client id.
+    #[must_use]
+    pub const fn client_id(&self) -> Clientid4 {
+        self.client_id
+    }
+
+    /// Returns what the server granted.
+    #[must_use]
+    pub const fn limits(&self) -> &Nfs4SessionLimits {
+        &self.limits
+    }
+
+    /// Returns the status flags of the last SEQUENCE (`SEQ4_STATUS_..`). With
+    /// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED` a delegation was not returned in time:
+    /// [`Nfs4Client::test_state`](super::Nfs4Client::test_state) says which.
+    #[must_use]
+    pub fn status_flags(&self) -> u32 {
+        self.flags.load(Relaxed)
+    }
+
+    /// Returns how often the connection was bound to the session again.
+    #[must_use]
+    pub fn binds(&self) -> u32 {
+        self.binds.load(Relaxed)
+    }
+
+    /// Returns the calls of the server.
+    #[must_use]
+    pub const fn callbacks(&self) -> &Nfs4Callbacks {
+        &self.callbacks
+    }
+
+    /// Returns the generated client. Its calls have no slot: a COMPOUND without SEQUENCE, which is
+    /// not idempotent, can be executed twice.
+    #[must_use]
+    pub const fn stubs(&self) -> &Stubs<T> {
+        &self.stubs
+    }
+}
+
+impl<T> Drop for Nfs4Session<T> {
+    fn drop(&mut self) {
+        self.callbacks.remove_session(&self.id);
+    }
+}
+
+impl<T> fmt::Debug for Nfs4Session<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, client_id, .. } = self;
+        write!(
+            f,
+            "Nfs4Session({:x} of client {client_id:x})",
+            u128::from_be_bytes(*id)
+        )
+    }
+}
+
+/// COMPOUND, whose results are decoded at once: elements of a borrowed array are decoded later, when
+/// items that are not in the stream, such as READ's data in a Write chunk, are not known any more.
+struct OwnedCompound;
+
+impl Procedure for OwnedCompound {
+    const PROGRAM: u32 = Compound::PROGRAM;
+    const VERSION: u32 = Compound::VERSION;
+    const NUMBER: u32 = Compound::NUMBER;
+    const NAME: &'static str = Compound::NAME;
+    type Args<'a> = Compound4args<'a>;
+    type Reply<'a> = owned::Compound4res;
+}
+
+impl Method for OwnedCompound {
+    type Results = owned::Compound4res;
+    const IDEMPOTENT: bool = true;
+
+    fn to_results(reply: owned::Compound4res) -> owned::Compound4res {
+        reply
+    }
+}
+
+/// Clears a flag when it is dropped.
+struct Reset<'a>(&'a AtomicBool);
+
+impl Drop for Reset<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// Returns what SEQUENCE says.
+fn sequence_result(reply: &owned::Compound4res) -> Result<Sequence4resok, Nfs4Error> {
+    let operation = NfsOpnum4::Sequence;
+    match (reply.resarray.first(), reply.status) {
+        (Some(owned::NfsResop4::Sequence(owned::Sequence4res::Ok(ok))), _) => Ok(**ok),
+        (Some(owned::NfsResop4::Sequence(owned::Sequence4res::Default(status))), _) => {
+            let status = *status;
+            Err(Nfs4Error::Status { operation, status })
+        }
+        // The server could not decode the operations, or has no such minor version.
+        (None, status) if status != Nfsstat4::Ok => Err(Nfs4Error::Status { operation, status }),
+        _ => Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
+    }
+}
+
+/// Returns true if an error of SEQUENCE says that the number was used before.
+fn is_used(error: &Nfs4Error) -> bool {
+    matches!(
+        error.status(),
+        Some(Nfsstat4::RetryUncachedRep | Nfsstat4::SeqFalseRetry)
+    )
+}
+
+/// Makes an operation that is alone in its COMPOUND, without SEQUENCE.
+async fn alone<T: AsyncTransport>(
+    stubs: &Stubs<T>,
+    minorversion: u32,
+    operation: NfsArgop4<'_>,
+) -> Result<IntoIter<owned::NfsResop4>, Nfs4Error> {
+    let number = operation.argop();
+    let operations = [operation];
+    let args = Compound4args {
+        tag: &[],
+        minorversion,
+        argarray: (&operations).into(),
+    };
+    let limits = ReplyLimits::new(Some(BACK_MESSAGE.into()));
+    let reply = stubs.compound(&args).reply_limits(limits).await?;
+    match reply.status {
+        Nfsstat4::Ok => Ok(reply.resarray.into_iter()),
+        status => Err(Nfs4Error::Status {
+            operation: number,
+            status,
+        }),
+    }
+}
+
+async fn exchange_id<T: AsyncTransport>(
+    stubs: &Stubs<T>,
+    config: &Nfs4Config,
+) -> Result<owned::ExchangeId4resok, Nfs4Error> {
+    let co_ownerid = Opaque::new(&config.owner).map_err(|_| Nfs4Error::Status {
+        operation: NfsOpnum4::ExchangeId,
+        status: Nfsstat4::Badxdr,
+    })?;
+    let operation = NfsArgop4::ExchangeId(ExchangeId4args {
+        eia_clientowner: ClientOwner4 {
+            co_verifier: config.verifier,
+            co_ownerid,
+        },
+        eia_flags: 0,
+        eia_state_protect: StateProtect4A::None,
+        eia_client_impl_id: Array::default(),
+    });
+    let mut results = alone(stubs, config.minor_version, operation).await?;
+    take!(results, ExchangeId, owned::NfsResop4::ExchangeId(owned::ExchangeId4res::Ok(ok)) => *ok)
+}
+
+async fn create_session<T: AsyncTransport>(
+    stubs: &Stubs<T>,
+    config: &Nfs4Config,
+    known: &owned::ExchangeId4resok,
+) -> Result<owned::CreateSession4resok, Nfs4Error> {
+    let channel = |size, cached, operations, requests| ChannelAttrs4 {
+        ca_headerpadsize: 0,
+        ca_maxrequestsize: size,
+        ca_maxresponsesize: size,
+        ca_maxresponsesize_cached: cached,
+        ca_maxoperations: operations,
+        ca_maxrequests: requests,
+        ca_rdma_ird: Array::default(),
+    };
+    let fore = config.max_transfer.saturating_add(OVERHEAD);
+    let security = [CallbackSecParms4::AuthNone];
+    let operation = NfsArgop4::CreateSession(CreateSession4args {
+        csa_clientid: known.eir_clientid,
+        csa_sequence: known.eir_sequenceid,
+        csa_flags: CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+        csa_fore_chan_attrs: channel(fore, OVERHEAD, 64, config.slots),
+        csa_back_chan_attrs: channel(BACK_MESSAGE, BACK_MESSAGE, BACK_OPERATIONS, BACK_SLOTS),
+        csa_cb_program: CALLBACK_PROGRAM,
+        csa_sec_parms: (&security).into(),
+    });
+    let mut results = alone(stubs, config.minor_version, operation).await?;
+    take!(results, CreateSession, owned::NfsResop4::CreateSession(owned::CreateSession4res::Ok(ok)) => *ok)
+}
+
+/// Returns the limits of a session that the server has created: never more than what was asked for.
+fn granted(
+    created: &owned::CreateSession4resok,
+    config: &Nfs4Config,
+) -> Result<Nfs4SessionLimits, Nfs4Error> {
+    let fore = &created.csr_fore_chan_attrs;
+    let most = config.max_transfer.saturating_add(OVERHEAD);
+    let limits = Nfs4SessionLimits {
+        request: fore.ca_maxrequestsize.min(most),
+        response: fore.ca_maxresponsesize.min(most),
+        cached: fore.ca_maxresponsesize_cached,
+        operations: fore.ca_maxoperations,
+        slots: fore.ca_maxrequests.min(config.slots),
+    };
+    let smallest = limits.request.min(limits.response);
+    if limits.slots == 0 || smallest < MIN_MESSAGE || limits.operations < 2 {
+        let fault = Nfs4Fault::Limits;
+        return Err(Nfs4Error::fault(NfsOpnum4::CreateSession, fault));
+    }
+    Ok(limits)
+}

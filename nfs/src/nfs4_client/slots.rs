@@ -1,0 +1,234 @@
+//! The slots of a session's fore channel, at the client's end (RFC 8881, section 2.10.6.1).
+
+use std::future::poll_fn;
+use std::sync::Mutex;
+use std::task::Poll;
+
+use super::waiters::{Waiters, lock};
+
+/// The slots, and how many of them the server wants to be used.
+#[derive(Debug)]
+pub(super) struct SlotTable(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    slots: Vec<Slot>,
+    usable: usize,
+    waiters: Waiters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The number of the next request.
+    sequence: u32,
+    is_leased: bool,
+    /// A request with this number was sent, and its reply did not come: the server may have executed
+    /// it or not.
+    is_in_doubt: bool,
+}
+
+/// A slot for one request. Dropped before the outcome is known, it leaves its slot in doubt.
+#[derive(Debug)]
+pub(super) struct SlotLease<'t> {
+    table: &'t SlotTable,
+    pub(super) id: u32,
+    pub(super) sequence: u32,
+    /// The highest slot that is in use.
+    pub(super) highest: u32,
+    /// The outcome of an earlier request with this number is not known.
+    pub(super) is_in_doubt: bool,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Unknown,
+    Consumed,
+    Unused,
+}
+
+impl SlotTable {
+    /// Creates the slots of a new session: the first number is 1 (RFC 8881, section 2.10.6.1).
+    pub(super) fn new(count: u32) -> Self {
+        let slot = Slot {
+            sequence: 1,
+            is_leased: false,
+            is_in_doubt: false,
+        };
+        let slots = vec![slot; count as usize];
+        Self(Mutex::new(State {
+            usable: slots.len(),
+            slots,
+            waiters: Waiters::default(),
+        }))
+    }
+
+    /// Waits for a slot: the lowest one that is free, those in doubt last.
+    pub(super) async fn lease(&self) -> SlotLease<'_> {
+        poll_fn(|cx| {
+            let mut state = lock(&self.0);
+            match state.take() {
+                Some((id, slot)) => Poll::Ready(SlotLease {
+                    table: self,
+                    id: id as u32,
+                    sequence: slot.sequence,
+                    highest: state.highest() as u32,
+                    is_in_doubt: slot.is_in_doubt,
+                    outcome: Outcome::Unknown,
+                }),
+                None => {
+                    state.waiters.add(cx);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Limits the slots that are used, as the server wants it: at least one.
+    pub(super) fn set_target(&self, highest: u32) {
+        let mut state = lock(&self.0);
+        let wanted = (highest as usize).saturating_add(1);
+        let usable = wanted.min(state.slots.len());
+        if usable > state.usable {
+            state.waiters.wake();
+        }
+        state.usable = usable;
+    }
+
+    /// Returns true if a request's reply has not come yet.
+    pub(super) fn is_in_flight(&self, id: u32, sequence: u32) -> bool {
+        let state = lock(&self.0);
+        let slot = state.slots.get(id as usize);
+        slot.is_some_and(|slot| slot.is_leased && slot.sequence == sequence)
+    }
+
+    fn release(&self, id: u32, outcome: Outcome) {
+        let mut state = lock(&self.0);
+        if let Some(slot) = state.slots.get_mut(id as usize) {
+            slot.is_leased = false;
+            match outcome {
+                Outcome::Unknown => slot.is_in_doubt = true,
+                Outcome::Unused => {}
+                Outcome::Consumed => {
+                    slot.is_in_doubt = false;
+                    slot.sequence = slot.sequence.wrapping_add(1);
+                }
+            }
+        }
+        state.waiters.wake();
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<(usize, Slot)> {
+        let slots = self.slots.iter().enumerate().take(self.usable);
+        let free = slots.filter(|(_, slot)| !slot.is_leased);
+        let (id, _) = free.min_by_key(|(id, slot)| (slot.is_in_doubt, *id))?;
+        let slot = self.slots.get_mut(id)?;
+        slot.is_leased = true;
+        Some((id, *slot))
+    }
+
+    fn highest(&self) -> usize {
+        let leased = self.slots.iter().rposition(|slot| slot.is_leased);
+        leased.unwrap_or_default()
+    }
+}
+
+impl SlotLease<'_> {
+    /// The server has the request: the next one has the next number.
+    pub(super) fn consumed(mut self) {
+        self.outcome = Outcome::Consumed;
+    }
+
+    /// The server did not take the request: the next one has the same number.
+    pub(super) fn unused(mut self) {
+        self.outcome = Outcome::Unused;
+    }
+
+    /// Goes on with the next number, after the server has said what became of an earlier request.
+    pub(super) fn settled(&mut self) {
+        let mut state = lock(&self.table.0);
+        if let Some(slot) = state.slots.get_mut(self.id as usize) {
+            slot.sequence = slot.sequence.wrapping_add(1);
+            slot.is_in_doubt = false;
+            self.sequence = slot.sequence;
+        }
+        self.is_in_doubt = false;
+    }
+}
+
+impl Drop for SlotLease<'_> {
+    fn drop(&mut self) {
+        self.table.release(self.id, self.outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn now(table: &SlotTable) -> Option<SlotLease<'_>> {
+        match pin!(table.lease()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(lease) => Some(lease),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn the_lowest_free_slot_is_taken_and_numbers_follow_each_other() {
+        let table = SlotTable::new(2);
+        let [first, second] = [0, 1].map(|_| now(&table).unwrap());
+        assert_eq!((first.id, first.sequence, first.highest), (0, 1, 0));
+        assert_eq!((second.id, second.sequence, second.highest), (1, 1, 1));
+        assert!(now(&table).is_none());
+        assert!(table.is_in_flight(0, 1) && !table.is_in_flight(0, 2));
+        first.consumed();
+        let again = now(&table).unwrap();
+        assert_eq!((again.id, again.sequence), (0, 2));
+        again.unused();
+        assert_eq!(now(&table).map(|lease| lease.sequence), Some(2));
+    }
+
+    #[test]
+    fn a_slot_in_doubt_is_taken_last_and_settled_first() {
+        let table = SlotTable::new(2);
+        drop(now(&table));
+        let clean = now(&table).unwrap();
+        assert_eq!((clean.id, clean.is_in_doubt), (1, false));
+        let mut doubtful = now(&table).unwrap();
+        assert_eq!(
+            (doubtful.id, doubtful.sequence, doubtful.is_in_doubt),
+            (0, 1, true)
+        );
+        doubtful.settled();
+        assert_eq!((doubtful.sequence, doubtful.is_in_doubt), (2, false));
+        doubtful.consumed();
+        let next = now(&table).unwrap();
+        assert_eq!((next.id, next.sequence, next.is_in_doubt), (0, 3, false));
+    }
+
+    #[test]
+    fn the_server_limits_the_slots() {
+        let table = SlotTable::new(3);
+        table.set_target(0);
+        let only = now(&table).unwrap();
+        assert!(now(&table).is_none());
+        table.set_target(7);
+        let others = [1, 2].map(|_| now(&table).unwrap().id);
+        assert_eq!(others, [1, 1]);
+        drop(only);
+    }
+
+    #[test]
+    fn numbers_wrap_around() {
+        let table = SlotTable::new(1);
+        lock(&table.0).slots[0].sequence = u32::MAX;
+        now(&table).unwrap().consumed();
+        assert_eq!(now(&table).map(|lease| lease.sequence), Some(0));
+    }
+}

@@ -1,0 +1,393 @@
+//! The NFSv4.1 client with the kernel's NFS server over RDMA: the server's disk is the judge of what is
+//! read and written, and the kernel calls the client back.
+//!
+//! Run as root in a machine of its own. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
+//! address where the kernel's NFS server listens for RDMA, `RPCRDMA_MOUNTD` where its mountd listens
+//! for TCP, and `RPCRDMA_EXPORT` the directory that it exports as the root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use oncrpc::{AuthSys, CallOptions, Channel, tcp};
+use rpcrdma_nfs::client::{Client, mount};
+use rpcrdma_nfs::nfs3::{Nfsstat3, Sattr3, SetMode3};
+use rpcrdma_nfs::nfs4::owned::{NfsFh4, NfsResop4, Read4res};
+use rpcrdma_nfs::nfs4::{NfsOpnum4, Nfsstat4, SEQ4_STATUS_CB_PATH_DOWN, StableHow4, Stateid4};
+use rpcrdma_nfs::nfs4_client::{
+    Nfs4Callbacks, Nfs4Client, Nfs4Compound, Nfs4Config, Nfs4Open, Nfs4OpenFile, Nfs4Recall,
+    Nfs4Session,
+};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_verbs::provider::any::AnyDevice;
+use rpcrdma_verbs::{ClientConfig, connect_with_services};
+
+/// A client, and the disk of its server.
+struct Exported {
+    callbacks: Nfs4Callbacks,
+    nfs: Nfs4Client<Channel>,
+    disk: PathBuf,
+}
+
+/// How long anything may take. Linux replies NFS4ERR_DELAY for 2 s where its recall met one.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok();
+    if value.is_none() {
+        println!("{name} is missing: there is nothing to run this on");
+    }
+    value
+}
+
+fn options() -> CallOptions {
+    let options = CallOptions::DEFAULT.credentials(AuthSys::new("tester"));
+    options.timeout(LIMIT)
+}
+
+/// Connects over RDMA, with a way back.
+fn connect(callbacks: &Nfs4Callbacks) -> Channel {
+    let device = AnyDevice::open(&variable("RPCRDMA_DEVICE").unwrap()).unwrap();
+    let server = variable("RPCRDMA_NFSD").unwrap();
+    let protocol = Config {
+        backward_v1: true,
+        ..Config::client()
+    };
+    let config = ClientConfig::new().protocol(protocol);
+    connect_with_services(&device, server, config, callbacks.router()).unwrap()
+}
+
+/// Returns a client with an id of its own.
+async fn client(owner: &str, slots: u32) -> (Nfs4Callbacks, Nfs4Client<Channel>) {
+    let callbacks = Nfs4Callbacks::new();
+    let config = Nfs4Config::new(owner, *b"verifier").slots(slots);
+    let session = Nfs4Session::new(connect(&callbacks), options(), &config, &callbacks);
+    let nfs = Nfs4Client::new(session.await.unwrap()).await.unwrap();
+    (callbacks, nfs)
+}
+
+fn with_nfsd(name: &str, test: impl AsyncFn(&mut Exported)) {
+    let Some(export) = variable("RPCRDMA_EXPORT") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (callbacks, nfs) = client(name, 4).await;
+        let disk = PathBuf::from(&export);
+        let mut exported = Exported {
+            callbacks,
+            nfs,
+            disk,
+        };
+        test(&mut exported).await;
+        exported.nfs.into_session().destroy().await.unwrap();
+    });
+}
+
+impl Exported {
+    fn path(&self, name: &str) -> PathBuf {
+        self.disk.join(name)
+    }
+
+    /// Opens new files to read them until the server gives a delegation: after its start it gives none
+    /// while lockd waits for its clients.
+    async fn delegated(&self, name: &str) -> (String, Nfs4OpenFile) {
+        let start = Instant::now();
+        for number in 0.. {
+            let name = format!("{name}-{number}");
+            fs::write(self.path(&name), "content").unwrap();
+            let root = self.nfs.root();
+            let file = self.nfs.open(root, name.as_bytes(), Nfs4Open::READ).await;
+            let file = file.unwrap();
+            if file.delegation.is_some() {
+                return (name, file);
+            }
+            self.nfs.close(&file).await.unwrap();
+            assert!(start.elapsed() < LIMIT, "the server gives no delegation");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        unreachable!()
+    }
+
+    /// Waits for the recall of a file's delegation.
+    async fn recalled(&self, file: &Nfs4OpenFile) -> Stateid4 {
+        let recall = tokio::time::timeout(LIMIT, self.callbacks.next_recall());
+        let Nfs4Recall::Delegation {
+            stateid, handle, ..
+        } = recall.await.expect("no recall")
+        else {
+            panic!("another recall")
+        };
+        assert_eq!(handle, file.handle);
+        assert_eq!(stateid.other, file.delegation.unwrap().stateid.other);
+        stateid
+    }
+
+    /// Makes a conflict on the server's disk, and returns the delegation that it recalls.
+    async fn a_local_open_conflicts(&self, name: &str) {
+        let (name, file) = self.delegated(name).await;
+        let path = self.path(&name);
+        let start = Instant::now();
+        let open = thread::spawn(move || {
+            OpenOptions::new().write(true).open(path).unwrap();
+            start.elapsed()
+        });
+        let stateid = self.recalled(&file).await;
+        println!("the recall of {name} came after {:?}", start.elapsed());
+        let returned = self.nfs.return_delegation(&file.handle, stateid);
+        returned.await.unwrap();
+        let opened = tokio::task::spawn_blocking(|| open.join().unwrap()).await;
+        println!("the conflicting open took {:?}", opened.unwrap());
+        self.nfs.close(&file).await.unwrap();
+    }
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..=250).cycle().skip(seed % 251).take(len).collect()
+}
+
+const ANONYMOUS: Stateid4 = Stateid4 {
+    seqid: 0,
+    other: [0; 12],
+};
+
+#[test]
+fn what_is_written_is_on_the_disk_and_what_is_there_is_read() {
+    with_nfsd("data", async |exported| {
+        let Exported { nfs, .. } = exported;
+        let most = nfs.max_write() as usize;
+        assert!(nfs.max_read() >= 65_536 && most >= 65_536);
+        let file = nfs.open(nfs.root(), b"data", Nfs4Open::create(0o640));
+        let file = file.await.unwrap();
+        let around = [1, 4, 1024, 4096, 65_536, most, 2 * most];
+        let lengths = around.iter().flat_map(|at| at - 1..=at + 1);
+        for (seed, len) in lengths.enumerate() {
+            for offset in [0, 1, 4093_usize] {
+                let data = pattern(len, seed);
+                nfs.write_all(&file.handle, file.stateid, offset as u64, &data)
+                    .await
+                    .unwrap();
+                let disk = fs::read(exported.disk.join("data")).unwrap();
+                assert!(disk[offset..][..len] == data, "{len} at {offset}");
+                let mut into = vec![0; len + 3];
+                let read = nfs.read_into(&file.handle, file.stateid, offset as u64, &mut into);
+                let count = read.await.unwrap();
+                let end = disk.len().min(offset + len + 3);
+                assert!(into[..count] == disk[offset..end], "{len} at {offset}");
+            }
+        }
+        let unstable = nfs.write(&file.handle, file.stateid, 0, b"end", StableHow4::Unstable4);
+        let unstable = unstable.await.unwrap();
+        let verifier = nfs.commit(&file.handle, 0, 0).await.unwrap();
+        assert_eq!(verifier, unstable.verifier);
+        assert_eq!(&fs::read(exported.disk.join("data")).unwrap()[..3], b"end");
+        nfs.close(&file).await.unwrap();
+        nfs.remove(nfs.root(), b"data").await.unwrap();
+        assert!(!exported.disk.join("data").exists());
+        let gone = nfs.lookup(nfs.root(), b"data").await.unwrap_err();
+        assert_eq!(gone.status(), Some(Nfsstat4::Noent));
+    });
+}
+
+#[test]
+fn a_compound_may_have_two_chunks() {
+    with_nfsd("chunks", async |exported| {
+        let nfs = &exported.nfs;
+        let file = nfs.open(nfs.root(), b"chunks", Nfs4Open::create(0o600));
+        let file = file.await.unwrap();
+        // Linux pads no chunk: RFC 8267, section 4.3, has none in a position of its own.
+        let (first, second) = (pattern(8192, 1), pattern(20_000, 2));
+        let mut request = Nfs4Compound::new();
+        request
+            .put_handle(file.handle.as_borrowed())
+            .write(file.stateid, 0, StableHow4::FileSync4, &first[..])
+            .write(file.stateid, 8192, StableHow4::FileSync4, &second[..]);
+        let results = nfs.session().compound(request).await.unwrap();
+        assert_eq!(results.count(), 3);
+        let disk = fs::read(exported.path("chunks")).unwrap();
+        assert!(disk == [first, second].concat());
+        let mut request = Nfs4Compound::new();
+        request
+            .put_handle(file.handle.as_borrowed())
+            .read(file.stateid, 0, 0)
+            .read(file.stateid, 3, 10_001)
+            .read(file.stateid, 10_004, 50_000);
+        let results = nfs.session().compound(request).await.unwrap();
+        let parts: Vec<_> = results
+            .filter_map(|result| match result {
+                NfsResop4::Read(Read4res::Ok(ok)) => Some(ok.data.as_bytes().to_vec()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(parts.len(), 3);
+        assert!(parts[0].is_empty() && parts[1] == disk[3..10_004] && parts[2] == disk[10_004..]);
+        nfs.close(&file).await.unwrap();
+    });
+}
+
+#[test]
+fn links_are_those_of_the_disk() {
+    with_nfsd("links", async |exported| {
+        let nfs = &exported.nfs;
+        for len in [1, 100, 1024, 3000, 4095] {
+            let (name, path) = (format!("link-{len}"), "p".repeat(len));
+            std::os::unix::fs::symlink(&path, exported.path(&name)).unwrap();
+            let (link, _) = nfs.lookup(nfs.root(), name.as_bytes()).await.unwrap();
+            assert!(nfs.read_link(&link).await.unwrap() == path.as_bytes());
+        }
+        fs::create_dir_all(exported.path("one/two")).unwrap();
+        fs::write(exported.path("one/two/three"), "12345").unwrap();
+        let found = nfs.lookup_path(nfs.root(), "one/two/three").await.unwrap();
+        assert_eq!(found.1.size, Some(5));
+    });
+}
+
+#[test]
+fn a_local_open_for_writing_recalls_a_delegation() {
+    with_nfsd("local", async |exported| {
+        exported.a_local_open_conflicts("local").await;
+        exported.a_local_open_conflicts("again").await;
+    });
+}
+
+/// NFSv3 goes over the connection of the session, too.
+#[test]
+fn setattr_of_version_3_recalls_a_delegation() {
+    with_nfsd("setattr", async |exported| {
+        let (name, file) = exported.delegated("setattr").await;
+        let address = variable("RPCRDMA_MOUNTD").unwrap();
+        let mountd = tcp::connect(&address);
+        let export = exported.disk.to_str().unwrap();
+        let root = mount(mountd.await.unwrap(), &options(), export).await;
+        let channel = exported.nfs.session().stubs().transport().clone();
+        let version3 = Client::new(channel, options(), root.unwrap())
+            .await
+            .unwrap();
+        let object = version3.lookup(version3.root(), &name).await.unwrap();
+        let new = Sattr3 {
+            mode: SetMode3::True(0o600),
+            ..Sattr3::UNSET
+        };
+        let refused = version3.set_attributes(&object.handle, &new, None).await;
+        assert_eq!(refused.unwrap_err().status(), Some(Nfsstat3::Jukebox));
+        let stateid = exported.recalled(&file).await;
+        let returned = exported.nfs.return_delegation(&file.handle, stateid);
+        returned.await.unwrap();
+        version3
+            .set_attributes(&object.handle, &new, None)
+            .await
+            .unwrap();
+        exported.nfs.close(&file).await.unwrap();
+    });
+}
+
+#[test]
+fn the_open_of_another_client_recalls_a_delegation() {
+    with_nfsd("first", async |exported| {
+        let (name, file) = exported.delegated("shared").await;
+        let (_callbacks, other) = client("second", 4).await;
+        let open = async || {
+            let name = name.as_bytes();
+            other.open(other.root(), name, Nfs4Open::WRITE).await
+        };
+        let refused = open().await.unwrap_err();
+        assert!(refused.is_temporary(), "{refused}");
+        let stateid = exported.recalled(&file).await;
+        let returned = exported.nfs.return_delegation(&file.handle, stateid);
+        returned.await.unwrap();
+        let opened = loop {
+            match open().await {
+                Err(error) if error.is_temporary() => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                result => break result.unwrap(),
+            }
+        };
+        other.close(&opened).await.unwrap();
+        exported.nfs.close(&file).await.unwrap();
+        other.into_session().destroy().await.unwrap();
+    });
+}
+
+/// The session goes on over another connection: the calls whose replies were lost are settled, and
+/// the kernel calls back over the new one.
+#[test]
+fn a_delegation_is_recalled_after_the_connection_was_cut() {
+    with_nfsd("cut", async |exported| {
+        exported.a_local_open_conflicts("before").await;
+        let (_, kept) = exported.delegated("kept").await;
+        for round in 1..=3 {
+            // Calls in flight, whose replies the client never sees.
+            let root = exported.nfs.root().clone();
+            let calls = (0..3).map(|_| exported.nfs.attributes(&root));
+            for call in calls {
+                let _ = tokio::time::timeout(Duration::from_micros(50), call).await;
+            }
+            let channel = connect(&exported.callbacks);
+            exported.nfs.session_mut().replace_transport(channel);
+            exported.nfs.session().bind().await.unwrap();
+            assert_eq!(exported.nfs.session().binds(), round);
+            // More calls than there are slots: each slot is good.
+            for _ in 0..10 {
+                exported.nfs.attributes(&root).await.unwrap();
+            }
+            exported
+                .a_local_open_conflicts(&format!("after-{round}"))
+                .await;
+        }
+        // Nothing was lost: the delegation from before is still held.
+        let held = kept.delegation.unwrap().stateid;
+        let codes = exported.nfs.test_state(&[held]).await.unwrap();
+        assert_eq!(codes, [Nfsstat4::Ok]);
+        exported
+            .nfs
+            .return_delegation(&kept.handle, held)
+            .await
+            .unwrap();
+        exported.nfs.close(&kept).await.unwrap();
+    });
+}
+
+/// Nobody binds the new connection: the server says that it has no way back, and the session does.
+#[test]
+fn the_way_back_is_restored_when_the_server_misses_it() {
+    with_nfsd("missed", async |exported| {
+        exported.nfs.session().renew().await.unwrap();
+        let channel = connect(&exported.callbacks);
+        exported.nfs.session_mut().replace_transport(channel);
+        let start = Instant::now();
+        while exported.nfs.session().binds() == 0 {
+            exported.nfs.session().renew().await.unwrap();
+            assert!(start.elapsed() < LIMIT, "the server misses nothing");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        println!("bound again after {:?}", start.elapsed());
+        exported.nfs.session().renew().await.unwrap();
+        let flags = exported.nfs.session().status_flags();
+        assert_eq!(flags & SEQ4_STATUS_CB_PATH_DOWN, 0);
+        exported.a_local_open_conflicts("restored").await;
+    });
+}
+
+#[test]
+fn errors_name_their_operation() {
+    with_nfsd("errors", async |exported| {
+        let nfs = &exported.nfs;
+        let stale = NfsFh4::new(vec![1; 12]).unwrap();
+        let error = nfs.attributes(&stale).await.unwrap_err();
+        assert!(error.to_string().contains("PUTFH"), "{error}");
+        let error = nfs.read(nfs.root(), ANONYMOUS, 0, 10).await.unwrap_err();
+        assert_eq!(error.status(), Some(Nfsstat4::Isdir));
+        let error = nfs.read_link(nfs.root()).await.unwrap_err();
+        assert!(
+            error.to_string().contains(NfsOpnum4::Readlink.name()),
+            "{error}"
+        );
+    });
+}

@@ -1,0 +1,483 @@
+//! Sessions, slots and the back channel of the NFSv4.1 client, against a server that follows
+//! RFC 8881: within the process, over TCP, and over RDMA by the software fabric.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncrpc::{CallOptions, Channel, Router, loopback_with_services, tcp};
+use rpcrdma_nfs::nfs4::nfs4_program::nfs_v4;
+use rpcrdma_nfs::nfs4::owned::{NfsCbResop4, NfsResop4, Read4res};
+use rpcrdma_nfs::nfs4::{Nfsstat4, ReferringCall4, StableHow4, Stateid4};
+use rpcrdma_nfs::nfs4_client::{
+    Nfs4Callbacks, Nfs4Client, Nfs4Compound, Nfs4Config, Nfs4Error, Nfs4Fault, Nfs4Open,
+    Nfs4OpenFile, Nfs4Recall, Nfs4Session,
+};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::continuation::RtrExtConfig;
+use rpcrdma_proto::version::Version;
+use rpcrdma_verbs::provider::software::{Fabric, Faults};
+use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, connect_with_services, serve};
+use server::{SLOTS, Server, Trick};
+
+/// A server, its client, and what is between them.
+struct World {
+    server: Server,
+    callbacks: Nfs4Callbacks,
+    nfs: Nfs4Client<Channel>,
+    rdma: Option<(Arc<Fabric>, RunningServer)>,
+}
+
+/// What carries the calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Carrier {
+    Loopback,
+    Tcp,
+    VersionOne,
+    VersionTwo,
+    WithRtr,
+}
+
+const ALL: [Carrier; 5] = [
+    Carrier::Loopback,
+    Carrier::Tcp,
+    Carrier::VersionOne,
+    Carrier::VersionTwo,
+    Carrier::WithRtr,
+];
+
+/// Generated services do not take items within arrays, which COMPOUND has: over RDMA the kernel is the
+/// server for data in chunks.
+const DATA: [Carrier; 1] = [Carrier::Tcp];
+
+const RDMA: [Carrier; 3] = [Carrier::VersionOne, Carrier::VersionTwo, Carrier::WithRtr];
+
+impl Carrier {
+    fn protocol(self, config: Config) -> Config {
+        match self {
+            Self::VersionOne => Config {
+                max_version: Version::One,
+                backward_v1: true,
+                ..config
+            },
+            Self::WithRtr => config.with_rtr(RtrExtConfig::ALL),
+            _ => config,
+        }
+    }
+
+    async fn world(self, slots: u32) -> World {
+        let server = Server::default();
+        let callbacks = Nfs4Callbacks::new();
+        let (router, services) = (
+            Router::new().add_service(nfs_v4::serve(server.clone())),
+            callbacks.router(),
+        );
+        let mut rdma = None;
+        let channel = match self {
+            Self::Loopback => {
+                let (channel, runner) = loopback_with_services(router, services);
+                tokio::spawn(runner);
+                channel
+            }
+            Self::Tcp => {
+                let listener = tcp::Server::bind("127.0.0.1:0", router).await.unwrap();
+                let address = listener.local_addr().unwrap().to_string();
+                tokio::spawn(listener.run());
+                let config = tcp::ClientConfig::new();
+                tcp::connect_with_services(&address, config, services)
+                    .await
+                    .unwrap()
+            }
+            _ => {
+                let fabric = Fabric::new();
+                let address = "127.0.0.1:0".parse().unwrap();
+                let config = ServerConfig::new().protocol(self.protocol(Config::server()));
+                let running = serve(&fabric.device(), address, config, move || router).unwrap();
+                let address = running.local_addr();
+                let device = fabric.device();
+                rdma = Some((fabric, running));
+                let config = ClientConfig::new().protocol(self.protocol(Config::client()));
+                connect_with_services(&device, address, config, services).unwrap()
+            }
+        };
+        let config = Nfs4Config::new("tester", [1; 8]).slots(slots);
+        let options = CallOptions::DEFAULT.timeout(Duration::from_secs(20));
+        let session = Nfs4Session::new(channel, options, &config, &callbacks);
+        let nfs = Nfs4Client::new(session.await.unwrap()).await.unwrap();
+        World {
+            server,
+            callbacks,
+            nfs,
+            rdma,
+        }
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    let limit = Duration::from_secs(60);
+    runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("hangs") });
+}
+
+impl World {
+    async fn delegated(&self, name: &str) -> Nfs4OpenFile {
+        self.server.add_file(name, b"content");
+        let root = self.nfs.root();
+        let file = self.nfs.open(root, name.as_bytes(), Nfs4Open::READ).await;
+        let file = file.unwrap();
+        assert!(file.delegation.is_some() && self.server.is_delegated(name));
+        file
+    }
+
+    /// Recalls a delegation, which the client returns.
+    async fn recall(&self, name: &str, file: &Nfs4OpenFile) {
+        let reply = self.server.call_back(&self.server.recall_of(name)).await;
+        assert_eq!(reply.unwrap().status, Nfsstat4::Ok);
+        let Nfs4Recall::Delegation {
+            stateid, handle, ..
+        } = self.callbacks.next_recall().await
+        else {
+            panic!("another recall")
+        };
+        assert_eq!(handle, file.handle);
+        assert_eq!(stateid, file.delegation.unwrap().stateid);
+        self.nfs.return_delegation(&handle, stateid).await.unwrap();
+        assert!(!self.server.is_delegated(name));
+    }
+
+    fn faults(&self, faults: Faults) {
+        let (fabric, _) = self.rdma.as_ref().unwrap();
+        fabric.inject(faults);
+    }
+}
+
+#[test]
+fn files_are_written_and_read() {
+    run(async {
+        for carrier in DATA {
+            let World { server, nfs, .. } = carrier.world(16).await;
+            assert_eq!(nfs.session().limits().slots, SLOTS);
+            assert!(nfs.max_read() < 100_000);
+            let file = nfs.open(nfs.root(), b"file", Nfs4Open::create(0o600));
+            let file = file.await.unwrap();
+            let again = nfs.open(nfs.root(), b"file", Nfs4Open::create(0o600)).await;
+            assert_eq!(again.unwrap_err().status(), Some(Nfsstat4::Exist));
+            let data: Vec<u8> = (0..=250).cycle().take(250_001).collect();
+            nfs.write_all(&file.handle, file.stateid, 3, &data)
+                .await
+                .unwrap();
+            let content = server.file("file").unwrap();
+            assert!(content[..3] == [0; 3] && content[3..] == data);
+            let mut into = vec![0; 300_000];
+            let read = nfs.read_into(&file.handle, file.stateid, 3, &mut into);
+            assert_eq!(read.await.unwrap(), data.len(), "{carrier:?}");
+            assert!(into[..data.len()] == data);
+            let found = nfs.lookup(nfs.root(), b"file").await.unwrap();
+            assert_eq!(found.1.size, Some(data.len() as u64 + 3));
+            nfs.close(&file).await.unwrap();
+            nfs.remove(nfs.root(), b"file").await.unwrap();
+            assert!(server.file("file").is_none());
+            nfs.into_session().destroy().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_compound_may_have_several_chunks() {
+    run(async {
+        for carrier in DATA {
+            let World { server, nfs, .. } = carrier.world(4).await;
+            server.add_file("file", &[]);
+            let (file, _) = nfs.lookup(nfs.root(), b"file").await.unwrap();
+            let (first, second) = ([5; 8192], [6; 20_001]);
+            let mut request = Nfs4Compound::new();
+            request
+                .put_handle(file.as_borrowed())
+                .write(NOBODY, 0, StableHow4::FileSync4, &first[..])
+                .write(NOBODY, 8192, StableHow4::FileSync4, &second[..]);
+            let results = nfs.session().compound(request).await.unwrap();
+            assert_eq!(results.count(), 3);
+            let content = server.file("file").unwrap();
+            assert!(content == [&first[..], &second[..]].concat(), "{carrier:?}");
+            let mut request = Nfs4Compound::new();
+            request
+                .put_handle(file.as_borrowed())
+                .read(NOBODY, 0, 0)
+                .read(NOBODY, 1, 8191)
+                .read(NOBODY, 8192, 30_000);
+            let results = nfs.session().compound(request).await.unwrap();
+            let lengths: Vec<_> = results
+                .filter_map(|result| match result {
+                    NfsResop4::Read(Read4res::Ok(ok)) => Some(ok.data.len()),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(lengths, [0, 8191, 20_001], "{carrier:?}");
+        }
+    });
+}
+
+const NOBODY: Stateid4 = Stateid4 {
+    seqid: 0,
+    other: [0; 12],
+};
+
+#[test]
+fn a_delegation_is_recalled_over_the_same_connection() {
+    run(async {
+        for carrier in ALL {
+            let world = carrier.world(4).await;
+            for name in ["one", "two"] {
+                let file = world.delegated(name).await;
+                let open = async || {
+                    let name = name.as_bytes();
+                    world
+                        .nfs
+                        .open(world.nfs.root(), name, Nfs4Open::WRITE)
+                        .await
+                };
+                assert!(open().await.unwrap_err().is_temporary());
+                world.recall(name, &file).await;
+                world.nfs.close(&open().await.unwrap()).await.unwrap();
+                world.nfs.close(&file).await.unwrap();
+            }
+        }
+    });
+}
+
+/// RFC 8881, section 20.9.3.
+#[test]
+fn the_back_channel_executes_a_call_once() {
+    run(async {
+        let world = Carrier::VersionTwo.world(4).await;
+        let file = world.delegated("file").await;
+        let call = world.server.recall_of("file");
+        let first = world.server.call_back(&call).await.unwrap();
+        assert_eq!((first.status, &first.tag[..]), (Nfsstat4::Ok, &b"tag"[..]));
+        let again = world.server.call_back(&call).await.unwrap();
+        assert_eq!(again, first);
+        world.callbacks.next_recall().await;
+        let more = tokio::time::timeout(Duration::from_millis(20), world.callbacks.next_recall());
+        assert!(more.await.is_err(), "it was recalled twice");
+
+        let refuse = async |status, change: &dyn Fn(&mut server::Callback)| {
+            let mut call = world.server.recall_of("file");
+            change(&mut call);
+            let reply = world.server.call_back(&call).await.unwrap();
+            assert_eq!(reply.status, status);
+            reply
+        };
+        refuse(Nfsstat4::SeqMisordered, &|call| call.sequence += 1).await;
+        refuse(Nfsstat4::SeqMisordered, &|call| call.sequence = 0).await;
+        refuse(Nfsstat4::Badslot, &|call| call.slot = 1000).await;
+        refuse(Nfsstat4::Badsession, &|call| call.session = [9; 16]).await;
+        refuse(Nfsstat4::OpNotInSession, &|call| call.has_sequence = false).await;
+        refuse(Nfsstat4::MinorVersMismatch, &|call| call.minor_version = 0).await;
+        refuse(Nfsstat4::BadStateid, &|call| call.recall.0.other = [9; 12]).await;
+        let other = refuse(Nfsstat4::BadStateid, &|call| call.recall.1 = b"x".to_vec()).await;
+        assert_eq!(other.resarray.len(), 2);
+        assert!(matches!(other.resarray[1], NfsCbResop4::Recall(_)));
+        // A recall that goes on until the delegation is returned.
+        let reply = refuse(Nfsstat4::Ok, &|_| {}).await;
+        assert_eq!(reply.resarray.len(), 2);
+        let held = file.delegation.unwrap().stateid;
+        let returned = world.nfs.return_delegation(&file.handle, held);
+        returned.await.unwrap();
+    });
+}
+
+/// RFC 8881, section 2.10.6.3: the reply of the call that this one refers to is still on its way.
+#[test]
+fn a_call_back_waits_for_the_replies_that_it_refers_to() {
+    run(async {
+        let world = Carrier::Tcp.world(1).await;
+        world.delegated("file").await;
+        let mut call = world.server.recall_of("file");
+        // The session's only slot is in use, with a number that is not known here.
+        world.server.play(Trick::LoseReply);
+        let root = world.nfs.root().clone();
+        let waiting = world.nfs.attributes(&root);
+        let calls_back = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            call.refers_to = (1..20)
+                .map(|rc_sequenceid| ReferringCall4 {
+                    rc_sequenceid,
+                    rc_slotid: 0,
+                })
+                .collect();
+            let early = world.server.call_back(&call).await.unwrap();
+            assert_eq!(early.status, Nfsstat4::Delay);
+            // Others have come.
+            call.refers_to.truncate(2);
+            let reply = world.server.call_back(&call).await.unwrap();
+            assert_eq!(reply.status, Nfsstat4::Ok);
+        };
+        tokio::select! {
+            _ = waiting => panic!("a reply came"),
+            () = calls_back => {}
+        }
+    });
+}
+
+#[test]
+fn a_slot_whose_reply_was_lost_is_settled() {
+    run(async {
+        for carrier in ALL {
+            let world = carrier.world(1).await;
+            let root = world.nfs.root().clone();
+            world.server.add_file("file", b"");
+            // One that was executed, and one that was not sent to its end.
+            world.server.play(Trick::LoseReply);
+            let removed = world.nfs.remove(&root, b"file");
+            let limit = Duration::from_millis(50);
+            let lost = tokio::time::timeout(limit, removed).await;
+            assert!(!matches!(lost, Ok(Ok(()))), "{carrier:?}");
+            let gone = world.nfs.remove(&root, b"file").await.unwrap_err();
+            assert_eq!(gone.status(), Some(Nfsstat4::Noent), "{carrier:?}");
+            let dropped = world.nfs.attributes(&root);
+            let _ = tokio::time::timeout(Duration::ZERO, dropped).await;
+            for _ in 0..5 {
+                world.nfs.attributes(&root).await.unwrap();
+            }
+            assert_eq!(world.server.most_executions(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_reply_that_was_not_kept_is_asked_for_again() {
+    run(async {
+        let world = Carrier::VersionTwo.world(2).await;
+        world.server.add_file("file", b"content");
+        let (file, _) = world.nfs.lookup(world.nfs.root(), b"file").await.unwrap();
+        world.server.play(Trick::Uncached);
+        let part = world.nfs.read(&file, NOBODY, 0, 100).await.unwrap();
+        assert_eq!(part.data.as_bytes(), b"content");
+        // One that must not be executed twice is not.
+        world.server.play(Trick::Uncached);
+        let root = world.nfs.root().clone();
+        let error = world.nfs.remove(&root, b"file").await.unwrap_err();
+        assert_eq!(error.status(), Some(Nfsstat4::RetryUncachedRep));
+        assert_eq!(world.server.most_executions(), 1);
+    });
+}
+
+/// Guarded creations and removals go on while connections are cut: each is executed once.
+#[test]
+fn slots_hold_over_lost_connections() {
+    run(async {
+        for carrier in RDMA {
+            let world = carrier.world(SLOTS).await;
+            let (nfs, root) = (&world.nfs, world.nfs.root().clone());
+            let work = async |task: u32| {
+                for number in 0..40 {
+                    let name = format!("{task}-{number}");
+                    let name = name.as_bytes();
+                    let file = nfs.open(&root, name, Nfs4Open::create(0o600)).await;
+                    let file = file.unwrap_or_else(|error| panic!("{task} {number}: {error}"));
+                    nfs.write_all(&file.handle, file.stateid, 0, &[7; 5000])
+                        .await
+                        .unwrap();
+                    nfs.close(&file).await.unwrap();
+                    nfs.remove(&root, name).await.unwrap();
+                }
+            };
+            let work = async { tokio::join!(work(0), work(1), work(2), work(3), work(4)) };
+            let cut = async {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(3)).await;
+                    world.faults(Faults {
+                        disconnect: 4000,
+                        ..Faults::default()
+                    });
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    world.faults(Faults::default());
+                }
+            };
+            tokio::select! {
+                _ = work => {}
+                () = cut => unreachable!(),
+            }
+            world.faults(Faults::default());
+            assert_eq!(world.server.most_executions(), 1);
+            println!(
+                "{carrier:?}: {} replies came from slots, {} connections were bound again",
+                world.server.replays(),
+                nfs.session().binds()
+            );
+        }
+    });
+}
+
+#[test]
+fn the_way_back_is_restored_over_another_connection() {
+    run(async {
+        for carrier in RDMA {
+            let world = carrier.world(4).await;
+            let file = world.delegated("before").await;
+            for round in 1..=3 {
+                world.faults(Faults {
+                    disconnect: u16::MAX,
+                    ..Faults::default()
+                });
+                let cut = world.nfs.session().renew();
+                let _ = tokio::time::timeout(Duration::from_millis(20), cut).await;
+                world.faults(Faults::default());
+                world.nfs.session().renew().await.unwrap();
+                assert!(world.nfs.session().binds() >= round, "{carrier:?}");
+                let name = format!("after-{round}");
+                let file = world.delegated(&name).await;
+                world.recall(&name, &file).await;
+            }
+            world.recall("before", &file).await;
+        }
+    });
+}
+
+#[test]
+fn replies_that_contradict_their_calls_are_faults() {
+    run(async {
+        let world = Carrier::Tcp.world(1).await;
+        world.server.add_file("file", b"content");
+        let (file, _) = world.nfs.lookup(world.nfs.root(), b"file").await.unwrap();
+        for (trick, expected) in [
+            (Trick::OtherSlot, Nfs4Fault::Slot),
+            (Trick::FewerResults, Nfs4Fault::Results),
+            (Trick::OtherResults, Nfs4Fault::Results),
+            (Trick::MoreData, Nfs4Fault::Count),
+        ] {
+            world.server.play(trick);
+            let error = world.nfs.read(&file, NOBODY, 0, 7).await.unwrap_err();
+            let Nfs4Error::Protocol { fault, .. } = error else {
+                panic!("{trick:?}: {error}")
+            };
+            assert_eq!(fault, expected, "{trick:?}");
+            // The session goes on.
+            let part = world.nfs.read(&file, NOBODY, 0, 7).await.unwrap();
+            assert_eq!(part.data.as_bytes(), b"content");
+        }
+    });
+}
+
+#[test]
+fn a_lost_session_is_an_error() {
+    run(async {
+        let world = Carrier::Loopback.world(4).await;
+        let (id, stubs) = (world.nfs.session().id(), world.nfs.session().stubs());
+        use rpcrdma_nfs::nfs4::{Compound4args, DestroySession4args, NfsArgop4};
+        let operation = [NfsArgop4::DestroySession(DestroySession4args {
+            dsa_sessionid: id,
+        })];
+        let args = Compound4args {
+            tag: b"",
+            minorversion: 1,
+            argarray: (&operation).into(),
+        };
+        assert_eq!(stubs.compound(&args).await.unwrap().status, Nfsstat4::Ok);
+        let error = world.nfs.session().renew().await.unwrap_err();
+        assert!(error.is_session_lost(), "{error}");
+    });
+}

@@ -1,0 +1,588 @@
+//! A server of NFSv4.1 in memory that follows RFC 8881 in what concerns sessions: slots, sequence
+//! numbers, kept replies, the back channel. It has one directory.
+#![allow(unreachable_pub, reason = "the modules of a test share it")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use oncrpc::xdr::Opaque;
+use oncrpc::{CallError, Channel, Context, ReplyLimits, RpcError};
+use rpcrdma_nfs::nfs4::nfs4_callback::nfs_cb;
+use rpcrdma_nfs::nfs4::nfs4_program::nfs_v4::{CompoundResults, Service};
+use rpcrdma_nfs::nfs4::owned::{
+    self, ChannelAttrs4, Compound4res, CreateSession4res, CreateSession4resok, ExchangeId4res,
+    ExchangeId4resok, Fattr4, Getattr4res, Getattr4resok, Getfh4res, Getfh4resok, NfsFh4,
+    NfsResop4 as Res, Nfsace4, Open4res, Open4resok, OpenDelegation4, OpenReadDelegation4,
+    Read4res, Read4resok, Sequence4res, ServerOwner4, StateProtect4R,
+};
+use rpcrdma_nfs::nfs4::{
+    self, BindConnToSession4res, BindConnToSession4resok, CbCompound4args, CbRecall4args,
+    CbSequence4args, ChangeInfo4, ChannelDirFromServer4, Close4res, Compound4args, Createhow4,
+    Delegreturn4res, DestroyClientid4res, DestroySession4res, FATTR4_SIZE, FATTR4_TYPE, Lookup4res,
+    NfsArgop4 as Op, NfsCbArgop4, Nfsstat4 as Status, OPEN4_SHARE_ACCESS_WRITE, OpenClaim4,
+    Openflag4, Putfh4res, Putrootfh4res, ReclaimComplete4res, ReferringCallList4, Remove4res,
+    Remove4resok, SEQ4_STATUS_CB_PATH_DOWN, Sequence4args, Sequence4resok, Sessionid4, StableHow4,
+    Stateid4, Write4res, Write4resok,
+};
+
+pub const SLOTS: u32 = 4;
+const ROOT: &[u8] = b"root";
+
+/// How the server misbehaves, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trick {
+    /// Executes a COMPOUND and does not reply.
+    LoseReply,
+    /// Answers as if the reply to a COMPOUND that was not kept had got lost.
+    Uncached,
+    OtherSlot,
+    FewerResults,
+    OtherResults,
+    MoreData,
+}
+
+#[derive(Clone, Default)]
+pub struct Server(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    clients: HashMap<u64, Vec<u8>>,
+    sessions: HashMap<Sessionid4, Session>,
+    files: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Files with a delegation, and it.
+    delegations: HashMap<Vec<u8>, (Stateid4, Sessionid4)>,
+    next: u64,
+    /// How often each operation was executed that must not be executed twice.
+    executed: HashMap<(Sessionid4, u32, u32), u32>,
+    /// COMPOUNDs that were answered from a slot.
+    replays: u32,
+    trick: Option<Trick>,
+}
+
+struct Session {
+    client: u64,
+    slots: Vec<Slot>,
+    back: Option<(Option<u64>, Channel)>,
+    back_sequence: u32,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    sequence: u32,
+    reply: Option<Compound4res>,
+}
+
+/// A CB_COMPOUND to send.
+pub struct Callback {
+    pub session: Sessionid4,
+    pub sequence: u32,
+    pub slot: u32,
+    pub recall: (Stateid4, Vec<u8>),
+    pub refers_to: Vec<nfs4::ReferringCall4>,
+    pub minor_version: u32,
+    pub has_sequence: bool,
+}
+
+impl Server {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    pub fn play(&self, trick: Trick) {
+        self.state().trick = Some(trick);
+    }
+
+    pub fn replays(&self) -> u32 {
+        self.state().replays
+    }
+
+    /// Returns how often the operation was executed that was executed most often.
+    pub fn most_executions(&self) -> u32 {
+        self.state().executed.values().copied().max().unwrap_or(0)
+    }
+
+    pub fn add_file(&self, name: &str, content: &[u8]) {
+        let content = content.to_vec();
+        self.state().files.insert(name.into(), content);
+    }
+
+    pub fn file(&self, name: &str) -> Option<Vec<u8>> {
+        self.state().files.get(name.as_bytes()).cloned()
+    }
+
+    pub fn is_delegated(&self, name: &str) -> bool {
+        self.state().delegations.contains_key(name.as_bytes())
+    }
+
+    /// Returns the next recall of a file's delegation.
+    pub fn recall_of(&self, name: &str) -> Callback {
+        let state = self.state();
+        let (stateid, session) = state.delegations[name.as_bytes()];
+        Callback {
+            session,
+            sequence: state.sessions[&session].back_sequence + 1,
+            slot: 0,
+            recall: (stateid, name.into()),
+            refers_to: Vec::new(),
+            minor_version: 1,
+            has_sequence: true,
+        }
+    }
+
+    /// Calls the client back, over the connection that is bound to the back channel.
+    pub async fn call_back(&self, call: &Callback) -> Result<owned::CbCompound4res, CallError> {
+        let channel = {
+            let mut state = self.state();
+            let sessions = &mut state.sessions;
+            let known = sessions.values_mut().next().unwrap();
+            known.back.clone().expect("no way back").1
+        };
+        let lists = [ReferringCallList4 {
+            rcl_sessionid: call.session,
+            rcl_referring_calls: call.refers_to[..].into(),
+        }];
+        let sequence = NfsCbArgop4::Sequence(CbSequence4args {
+            csa_sessionid: call.session,
+            csa_sequenceid: call.sequence,
+            csa_slotid: call.slot,
+            csa_highest_slotid: call.slot,
+            csa_cachethis: true,
+            csa_referring_call_lists: (&lists).into(),
+        });
+        let recall = NfsCbArgop4::Recall(CbRecall4args {
+            stateid: call.recall.0,
+            truncate: false,
+            fh: Opaque::new(&call.recall.1).unwrap(),
+        });
+        let operations = [sequence, recall];
+        let args = CbCompound4args {
+            tag: b"tag",
+            minorversion: call.minor_version,
+            callback_ident: 0,
+            argarray: operations[usize::from(!call.has_sequence)..].into(),
+        };
+        let client = nfs_cb::Client::new(channel);
+        let limits = ReplyLimits::new(Some(512));
+        let reply = client.compound(&args).reply_limits(limits).await?;
+        let mut state = self.state();
+        if let Some(session) = state.sessions.get_mut(&call.session)
+            && matches!(
+                reply.resarray.first(),
+                Some(owned::NfsCbResop4::Sequence(owned::CbSequence4res::Ok(_)))
+            )
+        {
+            session.back_sequence = session.back_sequence.max(call.sequence);
+        }
+        Ok(reply)
+    }
+}
+
+impl Service for Server {
+    async fn compound<'a>(
+        &'a self,
+        cx: &'a Context,
+        args: Compound4args<'a>,
+    ) -> Result<CompoundResults<'a>, RpcError> {
+        // A call back may overtake the reply of the call that allows it.
+        tokio::task::yield_now().await;
+        let mut state = self.state();
+        let trick = match args.argarray.len() {
+            0 | 1 => None,
+            _ => state.trick.take(),
+        };
+        let mut reply = state.compound(cx, &args);
+        match trick {
+            Some(Trick::LoseReply) => return Err(RpcError::NoReply),
+            Some(Trick::Uncached) => {
+                reply.status = Status::RetryUncachedRep;
+                reply.resarray.truncate(2);
+                reply.resarray[1] = Res::Putfh(Putfh4res {
+                    status: Status::RetryUncachedRep,
+                });
+            }
+            Some(Trick::OtherSlot) => {
+                if let Some(Res::Sequence(Sequence4res::Ok(ok))) = reply.resarray.first_mut() {
+                    ok.sr_slotid += 1;
+                }
+            }
+            Some(Trick::FewerResults) => drop(reply.resarray.pop()),
+            Some(Trick::OtherResults) => {
+                reply.resarray.pop();
+                let status = Status::Ok;
+                reply.resarray.push(Res::Lookup(Lookup4res { status }));
+            }
+            Some(Trick::MoreData) => {
+                if let Some(Res::Read(Read4res::Ok(ok))) = reply.resarray.last_mut() {
+                    ok.data = vec![1; ok.data.len() + 1].into();
+                }
+            }
+            None => {}
+        }
+        Ok(reply.into())
+    }
+}
+
+impl State {
+    fn compound(&mut self, cx: &Context, args: &Compound4args<'_>) -> Compound4res {
+        let reply = |status, resarray| Compound4res {
+            status,
+            tag: args.tag.to_vec(),
+            resarray,
+        };
+        let Some(first) = args.argarray.get(0) else {
+            return reply(Status::Ok, vec![]);
+        };
+        let Op::Sequence(sequence) = first else {
+            let (status, result) = self.without_session(cx, &first);
+            return reply(status, vec![result]);
+        };
+        let ok = match self.sequence(cx, &sequence) {
+            Ok(ok) => ok,
+            Err(Replay::Kept(kept)) => {
+                self.replays += 1;
+                return kept;
+            }
+            Err(Replay::Refused(status)) => {
+                let result = Res::Sequence(Sequence4res::Default(status));
+                return reply(status, vec![result]);
+            }
+        };
+        let mut results = vec![Res::Sequence(Sequence4res::Ok(Box::new(ok)))];
+        let mut status = Status::Ok;
+        let mut current = Vec::new();
+        for operation in args.argarray.iter().skip(1) {
+            let result;
+            (status, result) = self.operation(&sequence, &mut current, &operation);
+            results.push(result);
+            if status != Status::Ok {
+                break;
+            }
+        }
+        let reply = reply(status, results);
+        let session = self.sessions.get_mut(&sequence.sa_sessionid).unwrap();
+        let slot = &mut session.slots[sequence.sa_slotid as usize];
+        slot.sequence = sequence.sa_sequenceid;
+        slot.reply = sequence.sa_cachethis.then(|| reply.clone());
+        reply
+    }
+
+    /// SEQUENCE, RFC 8881, sections 2.10.6 and 18.46.
+    fn sequence(&mut self, cx: &Context, args: &Sequence4args) -> Result<Sequence4resok, Replay> {
+        let session = self.sessions.get_mut(&args.sa_sessionid);
+        let session = session.ok_or(Replay::Refused(Status::Badsession))?;
+        let slot = session.slots.get(args.sa_slotid as usize);
+        let slot = slot.ok_or(Replay::Refused(Status::Badslot))?;
+        if args.sa_sequenceid == slot.sequence && slot.sequence > 0 {
+            return Err(match &slot.reply {
+                Some(kept) => Replay::Kept(kept.clone()),
+                None => Replay::Refused(Status::RetryUncachedRep),
+            });
+        }
+        if args.sa_sequenceid != slot.sequence + 1 {
+            return Err(Replay::Refused(Status::SeqMisordered));
+        }
+        let is_bound = session.back.as_ref().map(|back| back.0) == Some(cx.connection());
+        let down = if is_bound {
+            0
+        } else {
+            SEQ4_STATUS_CB_PATH_DOWN
+        };
+        Ok(Sequence4resok {
+            sr_sessionid: args.sa_sessionid,
+            sr_sequenceid: args.sa_sequenceid,
+            sr_slotid: args.sa_slotid,
+            sr_highest_slotid: SLOTS - 1,
+            sr_target_highest_slotid: SLOTS - 1,
+            sr_status_flags: down,
+        })
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn without_session(&mut self, cx: &Context, operation: &Op<'_>) -> (Status, Res) {
+        match operation {
+            Op::ExchangeId(args) => {
+                let id = self.number();
+                let owner = args.eia_clientowner.co_ownerid.as_bytes().to_vec();
+                self.clients.insert(id, owner);
+                let ok = ExchangeId4resok {
+                    eir_clientid: id,
+                    eir_sequenceid: 1,
+                    eir_flags: 0,
+                    eir_state_protect: StateProtect4R::None,
+                    eir_server_owner: ServerOwner4 {
+                        so_minor_id: 0,
+                        so_major_id: Opaque::new(b"test").unwrap().into(),
+                    },
+                    eir_server_scope: Opaque::new(b"test").unwrap().into(),
+                    eir_server_impl_id: Default::default(),
+                };
+                (
+                    Status::Ok,
+                    Res::ExchangeId(ExchangeId4res::Ok(Box::new(ok))),
+                )
+            }
+            Op::CreateSession(args) => {
+                let mut id = [0; 16];
+                id[..8].copy_from_slice(&self.number().to_be_bytes());
+                let session = Session {
+                    client: args.csa_clientid,
+                    slots: vec![Slot::default(); SLOTS as usize],
+                    back: Some((cx.connection(), cx.caller())),
+                    back_sequence: 0,
+                };
+                self.sessions.insert(id, session);
+                let attrs = |size| ChannelAttrs4 {
+                    ca_headerpadsize: 0,
+                    ca_maxrequestsize: size,
+                    ca_maxresponsesize: size,
+                    ca_maxresponsesize_cached: 2048,
+                    ca_maxoperations: 16,
+                    ca_maxrequests: SLOTS,
+                    ca_rdma_ird: Default::default(),
+                };
+                let ok = CreateSession4resok {
+                    csr_sessionid: id,
+                    csr_sequence: args.csa_sequence,
+                    csr_flags: args.csa_flags,
+                    csr_fore_chan_attrs: attrs(100_000),
+                    csr_back_chan_attrs: attrs(4096),
+                };
+                (
+                    Status::Ok,
+                    Res::CreateSession(CreateSession4res::Ok(Box::new(ok))),
+                )
+            }
+            Op::BindConnToSession(args) => {
+                let result = match self.sessions.get_mut(&args.bctsa_sessid) {
+                    None => BindConnToSession4res::Default(Status::Badsession),
+                    Some(session) => {
+                        session.back = Some((cx.connection(), cx.caller()));
+                        BindConnToSession4res::Ok(BindConnToSession4resok {
+                            bctsr_sessid: args.bctsa_sessid,
+                            bctsr_dir: ChannelDirFromServer4::Both,
+                            bctsr_use_conn_in_rdma_mode: false,
+                        })
+                    }
+                };
+                let status = match &result {
+                    BindConnToSession4res::Ok(_) => Status::Ok,
+                    BindConnToSession4res::Default(status) => *status,
+                };
+                (status, Res::BindConnToSession(Box::new(result)))
+            }
+            Op::DestroySession(args) => {
+                let status = match self.sessions.remove(&args.dsa_sessionid) {
+                    Some(_) => Status::Ok,
+                    None => Status::Badsession,
+                };
+                let result = DestroySession4res { dsr_status: status };
+                (status, Res::DestroySession(result))
+            }
+            Op::DestroyClientid(args) => {
+                let id = args.dca_clientid;
+                let status = match self.clients.contains_key(&id) {
+                    false => Status::StaleClientid,
+                    true if self.sessions.values().any(|each| each.client == id) => {
+                        Status::ClientidBusy
+                    }
+                    true => Status::Ok,
+                };
+                let result = DestroyClientid4res { dcr_status: status };
+                (status, Res::DestroyClientid(result))
+            }
+            _ => {
+                let status = Status::OpNotInSession;
+                (status, Res::Illegal(nfs4::Illegal4res { status }))
+            }
+        }
+    }
+
+    fn operation(
+        &mut self,
+        sequence: &Sequence4args,
+        current: &mut Vec<u8>,
+        operation: &Op<'_>,
+    ) -> (Status, Res) {
+        let done = (Status::Ok, Status::Ok);
+        match operation {
+            Op::ReclaimComplete(_) => {
+                let result = ReclaimComplete4res { rcr_status: done.0 };
+                (done.0, Res::ReclaimComplete(result))
+            }
+            Op::Putrootfh => {
+                *current = ROOT.to_vec();
+                let result = Putrootfh4res { status: done.0 };
+                (done.0, Res::Putrootfh(result))
+            }
+            Op::Putfh(args) => {
+                *current = args.object.as_bytes().to_vec();
+                let is_known = current == ROOT || self.files.contains_key(current);
+                let status = if is_known { Status::Ok } else { Status::Stale };
+                (status, Res::Putfh(Putfh4res { status }))
+            }
+            Op::Lookup(args) => {
+                let status = match self.files.contains_key(args.objname) {
+                    true => Status::Ok,
+                    false => Status::Noent,
+                };
+                *current = args.objname.to_vec();
+                (status, Res::Lookup(Lookup4res { status }))
+            }
+            Op::Getfh => {
+                let object = NfsFh4::new(current.clone()).unwrap();
+                let result = Getfh4res::Ok(Getfh4resok { object });
+                (done.0, Res::Getfh(Box::new(result)))
+            }
+            Op::Getattr(_) => {
+                let size = self.files.get(current).map_or(0, Vec::len) as u64;
+                let mut attr_vals = 1_u32.to_be_bytes().to_vec();
+                attr_vals.extend(size.to_be_bytes());
+                let obj_attributes = Fattr4 {
+                    attrmask: vec![1 << FATTR4_TYPE | 1 << FATTR4_SIZE],
+                    attr_vals,
+                };
+                let ok = Box::new(Getattr4resok { obj_attributes });
+                (done.0, Res::Getattr(Getattr4res::Ok(ok)))
+            }
+            Op::Open(args) => self.open(sequence, current, args),
+            Op::Close(args) => (done.0, Res::Close(Close4res::Ok(args.open_stateid))),
+            Op::Read(args) => {
+                let file = self.files.get(current).map_or(&[][..], Vec::as_slice);
+                let rest = file.get(args.offset as usize..).unwrap_or_default();
+                let part = rest.get(..args.count as usize).unwrap_or(rest);
+                let ok = Read4resok {
+                    eof: part.len() == rest.len(),
+                    data: part.to_vec().into(),
+                };
+                (done.0, Res::Read(Read4res::Ok(Box::new(ok))))
+            }
+            Op::Write(args) => {
+                let file = self.files.entry(current.clone()).or_default();
+                let end = args.offset as usize + args.data.len();
+                if file.len() < end {
+                    file.resize(end, 0);
+                }
+                file[args.offset as usize..end].copy_from_slice(&args.data);
+                let ok = Write4resok {
+                    count: args.data.len() as u32,
+                    committed: StableHow4::FileSync4,
+                    writeverf: [7; 8],
+                };
+                (done.0, Res::Write(Write4res::Ok(ok)))
+            }
+            Op::Remove(args) => {
+                self.note(sequence);
+                let status = match self.files.remove(args.target) {
+                    Some(_) => Status::Ok,
+                    None => Status::Noent,
+                };
+                let cinfo = CHANGE;
+                let result = match status {
+                    Status::Ok => Remove4res::Ok(Remove4resok { cinfo }),
+                    status => Remove4res::Default(status),
+                };
+                (status, Res::Remove(Box::new(result)))
+            }
+            Op::Delegreturn(args) => {
+                let before = self.delegations.len();
+                let returned = args.deleg_stateid;
+                self.delegations.retain(|_, held| held.0 != returned);
+                let status = match before == self.delegations.len() {
+                    true => Status::BadStateid,
+                    false => Status::Ok,
+                };
+                (status, Res::Delegreturn(Delegreturn4res { status }))
+            }
+            _ => {
+                let status = Status::OpIllegal;
+                (status, Res::Illegal(nfs4::Illegal4res { status }))
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        sequence: &Sequence4args,
+        current: &mut Vec<u8>,
+        args: &nfs4::Open4args<'_>,
+    ) -> (Status, Res) {
+        self.note(sequence);
+        let OpenClaim4::Null(name) = &args.claim else {
+            let status = Status::Notsupp;
+            return (status, Res::Open(Open4res::Default(status)));
+        };
+        let exists = self.files.contains_key(*name);
+        let status = match &args.openhow {
+            Openflag4::Create(Createhow4::Guarded4(_)) if exists => Status::Exist,
+            Openflag4::Default(_) if !exists => Status::Noent,
+            _ if args.share_access & OPEN4_SHARE_ACCESS_WRITE != 0
+                && self.delegations.contains_key(*name) =>
+            {
+                Status::Delay
+            }
+            _ => Status::Ok,
+        };
+        if status != Status::Ok {
+            return (status, Res::Open(Open4res::Default(status)));
+        }
+        self.files.entry(name.to_vec()).or_default();
+        *current = name.to_vec();
+        let stateid = self.stateid();
+        let delegation = match args.share_access & OPEN4_SHARE_ACCESS_WRITE {
+            0 => {
+                let stateid = self.stateid();
+                let held = (stateid, sequence.sa_sessionid);
+                self.delegations.insert(name.to_vec(), held);
+                OpenDelegation4::Read(Box::new(OpenReadDelegation4 {
+                    stateid,
+                    recall: false,
+                    permissions: Nfsace4 {
+                        r#type: 0,
+                        flag: 0,
+                        access_mask: 0,
+                        who: b"EVERYONE@".to_vec(),
+                    },
+                }))
+            }
+            _ => OpenDelegation4::None,
+        };
+        let ok = Open4resok {
+            stateid,
+            cinfo: CHANGE,
+            rflags: 0,
+            attrset: vec![],
+            delegation,
+        };
+        (Status::Ok, Res::Open(Open4res::Ok(Box::new(ok))))
+    }
+
+    fn stateid(&mut self) -> Stateid4 {
+        let mut other = [0; 12];
+        other[..8].copy_from_slice(&self.number().to_be_bytes());
+        Stateid4 { seqid: 1, other }
+    }
+
+    fn note(&mut self, sequence: &Sequence4args) {
+        let request = (
+            sequence.sa_sessionid,
+            sequence.sa_slotid,
+            sequence.sa_sequenceid,
+        );
+        *self.executed.entry(request).or_default() += 1;
+    }
+}
+
+enum Replay {
+    Kept(Compound4res),
+    Refused(Status),
+}
+
+const CHANGE: ChangeInfo4 = ChangeInfo4 {
+    atomic: true,
+    before: 1,
+    after: 2,
+};
