@@ -243,7 +243,11 @@ impl Schema {
             Some(arm) => &arm.content,
             None => match (&union.default, union.discriminant) {
                 (Some(content), Discriminant::I32 | Discriminant::U32) => content,
-                (Some(content), Discriminant::Enum(id)) if self.ty(id).layout.zero => content,
+                // The layout of the enum may not be known yet.
+                (Some(content), Discriminant::Enum(id)) => match &self.ty(id).kind {
+                    TypeDefKind::Enum(body) if body.has_zero() => content,
+                    _ => return false,
+                },
                 _ => return false,
             },
         };
