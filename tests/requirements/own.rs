@@ -1,7 +1,5 @@
 //! What the checks of `requirements.rs` find.
 
-use std::path::{Path, PathBuf};
-
 use super::citations::*;
 use super::drafts::*;
 use super::list::*;

@@ -269,7 +269,7 @@ fn extension(code: Code) -> Option<Example> {
             status;\n};\n",
         )],
         Code::DuplicateEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE = 1\n};\n")],
-        Code::NamedArgument => &[("a.x", program!("int ADD(int first, int second) = 1;"))],
+        Code::NamedArgument => &[("a.x", program!("int NEGATE(int number) = 1;"))],
         Code::ProcedureDeclarator => &[("a.x", program!("string<> NAME(int) = 1;"))],
         Code::ManyArguments => &[(
             "a.x",

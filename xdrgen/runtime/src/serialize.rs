@@ -1,7 +1,7 @@
 //! `Serialize` and `Deserialize` of serde.
 //!
-//! Opaques are bytes, and sequences are sequences. A string is a string of serde if it is UTF-8, and
-//! bytes otherwise.
+//! Opaques are bytes, and sequences are sequences. In formats for people, a string is a
+//! string if it is UTF-8; all others are bytes.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -54,8 +54,8 @@ impl<'de> Visitor<'de> for Bytes {
 
 fn serialize_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     match core::str::from_utf8(bytes) {
-        Ok(text) => serializer.serialize_str(text),
-        Err(_) => serializer.serialize_bytes(bytes),
+        Ok(text) if serializer.is_human_readable() => serializer.serialize_str(text),
+        _ => serializer.serialize_bytes(bytes),
     }
 }
 
@@ -92,7 +92,11 @@ impl<const MAX: u32> Serialize for TextBuf<MAX> {
 
 impl<'de, const MAX: u32> Deserialize<'de> for TextBuf<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = deserializer.deserialize_string(Bytes)?;
+        let bytes = if deserializer.is_human_readable() {
+            deserializer.deserialize_any(Bytes)?
+        } else {
+            deserializer.deserialize_byte_buf(Bytes)?
+        };
         Self::from_bytes(bytes).map_err(D::Error::custom)
     }
 }
