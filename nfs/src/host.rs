@@ -11,6 +11,7 @@ mod key;
 mod listing;
 mod locks;
 mod naming;
+mod open_files;
 mod opened;
 mod recent;
 mod setting;

@@ -24,7 +24,7 @@ use super::handles::{Handles, Inner};
 use super::identity::Identity;
 use super::key::HandleKey;
 use super::locks::Locks;
-use super::opened::OpenFiles;
+use super::open_files::OpenFiles;
 use super::recent::Recent;
 use super::stability::Stability;
 use super::sys;

@@ -9,7 +9,6 @@ use std::task::Poll;
 
 use oncrpc::{Context, Router, RpcError};
 
-use super::session::{BACK_OPERATIONS, BACK_SLOTS};
 use super::slots::SlotTable;
 use super::waiters::{Waiters, lock};
 use crate::nfs4::nfs4_callback::nfs_cb::{self, CompoundResults};
@@ -22,6 +21,12 @@ use crate::nfs4::{
     CbRecallSlot4res, CbRecallableObjAvail4res, CbSequence4args, CbSequence4resok,
     CbWantsCancelled4res, NfsCbArgop4, Nfsstat4, Sessionid4, Stateid4,
 };
+
+/// The most operations of a CB_COMPOUND.
+pub(super) const BACK_OPERATIONS: u32 = 16;
+
+/// The slots of the back channel.
+pub(super) const BACK_SLOTS: u32 = 16;
 
 /// What a server asks for by the back channel.
 #[derive(Clone, PartialEq, Eq, Debug)]

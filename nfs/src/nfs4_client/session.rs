@@ -8,7 +8,7 @@ use std::vec::IntoIter;
 use oncrpc::xdr::{Array, Opaque, Procedure};
 use oncrpc::{AsyncTransport, Call, CallOptions, Execution, Method, ReplyLimits, Transport};
 
-use super::callbacks::Nfs4Callbacks;
+use super::callbacks::{BACK_OPERATIONS, BACK_SLOTS, Nfs4Callbacks};
 use super::compound::{Nfs4Compound, Nfs4Results, take};
 use super::config::Nfs4Config;
 use super::error::{Nfs4Error, Nfs4Fault};
@@ -76,12 +76,6 @@ const MIN_MESSAGE: u32 = 1024;
 
 /// What the back channel takes: a recall, and its reply.
 const BACK_MESSAGE: u32 = 4096;
-
-/// The most operations of a CB_COMPOUND.
-pub(super) const BACK_OPERATIONS: u32 = 16;
-
-/// The slots of the back channel.
-pub(super) const BACK_SLOTS: u32 = 16;
 
 /// How often one COMPOUND is sent, if the server does not take it: a connection that is not bound
 /// yet, or a reply that was lost.

@@ -1,0 +1,100 @@
+//! Files that are open for the READs and WRITEs of their callers.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::Stat;
+
+use super::recent::Recent;
+use super::table::Id;
+use crate::caller::Caller;
+
+/// How long a caller goes on without being checked again, if the file has changed meanwhile in
+/// another way than by its mode and its owners. An ACL may have changed so, or the content.
+const UNCHECKED: Duration = Duration::from_secs(1);
+
+/// A file with the caller as whom it was opened.
+pub(super) type Key = (Id, Caller);
+
+/// A file that a caller may use.
+#[derive(Clone, Debug)]
+pub(super) struct OpenedFile {
+    pub(super) file: Arc<OwnedFd>,
+    /// The attributes by which the caller was checked, and when.
+    checked: Rights,
+    at: Instant,
+}
+
+/// What permissions depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rights {
+    mode: u32,
+    owner: (u32, u32),
+    changed: (i64, i64),
+}
+
+impl Rights {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            mode: stat.st_mode,
+            owner: (stat.st_uid, stat.st_gid),
+            // Every change of an ACL changes it.
+            changed: (stat.st_ctime, stat.st_ctime_nsec.cast_signed()),
+        }
+    }
+}
+
+impl OpenedFile {
+    /// A file that was opened just now, for a caller who was checked by these attributes.
+    pub(super) fn new(file: OwnedFd, stat: &Stat) -> Self {
+        Self {
+            file: Arc::new(file),
+            checked: Rights::of(stat),
+            at: Instant::now(),
+        }
+    }
+
+    /// Returns whether the caller need not be checked again.
+    pub(super) fn is_good(&self, stat: &Stat) -> bool {
+        let (then, now) = (self.checked, Rights::of(stat));
+        let same = (then.mode, then.owner) == (now.mode, now.owner);
+        same && (then.changed == now.changed || self.at.elapsed() < UNCHECKED)
+    }
+}
+
+/// Files that are open, for reading and for writing.
+#[derive(Debug)]
+pub(super) struct OpenFiles {
+    pub(super) readers: Recent<Key, OpenedFile>,
+    /// The first write of a caller leaves a mark alone, since the host cannot execute a file that
+    /// is open for writing: a file that one WRITE makes is closed at once.
+    pub(super) writers: Recent<Key, Option<OpenedFile>>,
+}
+
+impl OpenFiles {
+    /// Creates a store of at most so many files of each kind.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            readers: Recent::new(limit),
+            writers: Recent::new(limit),
+        }
+    }
+
+    /// Closes a file.
+    pub(super) fn forget(&self, id: Id) {
+        self.readers.forget(id);
+        self.writers.forget(id);
+    }
+
+    /// Closes a file for writing.
+    pub(super) fn end_writing(&self, id: Id) {
+        self.writers.forget(id);
+    }
+
+    /// Closes what was not used for some time.
+    pub(super) fn sweep(&self, at: Instant) {
+        self.readers.sweep(at);
+        self.writers.sweep(at);
+    }
+}
