@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{Emitter, ident, number};
-use crate::ir::{Discriminant, Field, Type, TypeDef, TypeDefKind, Union};
+use crate::ir::{Arm, Discriminant, Field, Type, TypeDef, TypeDefKind, Union};
 
 /// The greatest length of an array that implements `Default`.
 const MAX_DEFAULT_LENGTH: u32 = 32;
@@ -62,14 +62,21 @@ impl Emitter<'_> {
         Some(self.default(definition, &quote!(Self { #(#fields),* })))
     }
 
-    /// Emits `Default` of a union: the arm for zero.
+    /// Returns true for the arm of a union for which `Default` is derived: one for zero, without
+    /// content.
+    pub(super) fn is_derived_default(definition: &TypeDef, arm: &Arm) -> bool {
+        definition.layout.zero && arm.value == 0 && arm.content.is_none()
+    }
+
+    /// Emits `Default` of a union for which it cannot be derived: the arm for zero.
     pub(super) fn union_default(
         &self,
         definition: &TypeDef,
         union: &Union,
         default_arm: &proc_macro2::Ident,
     ) -> Option<TokenStream> {
-        if !definition.layout.zero {
+        let is_derived = |arm: &Arm| Self::is_derived_default(definition, arm);
+        if !definition.layout.zero || union.arms.iter().any(is_derived) {
             return None;
         }
         let zero = |ty: &Type| {
@@ -110,23 +117,15 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits `Default` of an enum: the member whose value is zero.
+    /// Emits `Default` of an open enum without a member for zero. It is derived where there is one.
     pub(super) fn enum_default(&self, definition: &TypeDef) -> Option<TokenStream> {
         let TypeDefKind::Enum(body) = &definition.kind else {
             return None;
         };
-        let member = body.members.iter().find(|member| member.value == 0);
-        let value = match member {
-            Some(member) => {
-                let member = ident(&member.rust);
-                quote!(Self::#member)
-            }
-            None if body.open => {
-                let unknown = ident(body.unknown());
-                quote!(Self::#unknown(0))
-            }
-            None => return None,
-        };
-        Some(self.default(definition, &value))
+        if !body.open || body.members.iter().any(|member| member.value == 0) {
+            return None;
+        }
+        let unknown = ident(body.unknown());
+        Some(self.default(definition, &quote!(Self::#unknown(0))))
     }
 }

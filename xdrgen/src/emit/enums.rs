@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
 use super::{Emitter, docs, ident};
-use crate::ir::{Enum, TypeDef};
+use crate::ir::{Enum, Member, TypeDef};
 
 impl Emitter<'_> {
     pub(super) fn enumeration(&self, definition: &TypeDef, body: &Enum) -> TokenStream {
@@ -48,6 +48,8 @@ struct Parts<'a> {
     docs: Vec<TokenStream>,
     /// The constants of the members that repeat a value.
     aliases: Vec<TokenStream>,
+    /// Derives `Default`, if a member is zero.
+    default: Option<TokenStream>,
 }
 
 impl<'a> Parts<'a> {
@@ -62,7 +64,10 @@ impl<'a> Parts<'a> {
             );
             quote!(#doc #[allow(non_upper_case_globals)] pub const #rust: Self = Self::#first;)
         });
+        let zero = |member: &Member| (member.value == 0).then(|| quote!(#[default]));
+        let default = body.members.iter().find_map(zero);
         Self {
+            default: default.map(|_| quote!(, Default)),
             members: body
                 .members
                 .iter()
@@ -73,7 +78,14 @@ impl<'a> Parts<'a> {
                 .iter()
                 .map(|member| value(member.value))
                 .collect(),
-            docs: names.iter().map(|name| docs::part(name)).collect(),
+            docs: body
+                .members
+                .iter()
+                .map(|member| {
+                    let (doc, default) = (docs::part(&member.name), zero(member));
+                    quote!(#doc #default)
+                })
+                .collect(),
             aliases: aliases.collect(),
             names,
         }
@@ -87,9 +99,10 @@ fn closed_type(name: &Ident, parts: &Parts<'_>) -> TokenStream {
         names,
         docs,
         aliases,
+        default,
     } = parts;
     quote! {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash #default)]
         #[repr(i32)]
         pub enum #name { #(#docs #members = #values,)* }
 
@@ -140,11 +153,12 @@ fn open_type(name: &Ident, body: &Enum, parts: &Parts<'_>) -> TokenStream {
         names,
         docs,
         aliases,
+        default,
     } = parts;
     let unknown = ident(body.unknown());
     let comparisons = comparisons(name);
     quote! {
-        #[derive(Clone, Copy, Debug)]
+        #[derive(Clone, Copy, Debug #default)]
         pub enum #name {
             #(#docs #members,)*
             /// A value without a member.

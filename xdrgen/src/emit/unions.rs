@@ -12,7 +12,9 @@ impl Emitter<'_> {
         let doc = self.doc(definition);
         let name = ident(&definition.rust);
         let lifetime = self.lifetime(&definition.layout);
-        let derives = self.derives(&definition.layout, None);
+        let is_derived = |arm: &Arm| Self::is_derived_default(definition, arm);
+        let derived = union.arms.iter().any(is_derived).then(|| quote!(, Default));
+        let derives = self.derives(&definition.layout, derived);
         let variants = union.arms.iter().map(|arm| {
             let (doc, name) = (docs::part(&arm.case), ident(&arm.rust));
             let content = arm
@@ -24,7 +26,8 @@ impl Emitter<'_> {
                 .content
                 .as_ref()
                 .and_then(|(_, ty)| self.serde_part(ty, self.content_is_boxed(ty)));
-            quote!(#doc #serde #name #content)
+            let zero = is_derived(arm).then(|| quote!(#[default]));
+            quote!(#doc #serde #zero #name #content)
         });
         let serde = self.serde(&definition.layout);
         let default = union

@@ -134,6 +134,7 @@ pub async fn hostile(server: SocketAddr) -> TcpStream {
     socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
     socket.set_recv_buffer_size(8192).unwrap();
     let stream = socket.connect(server).await.unwrap();
+    stream.set_nodelay(true).unwrap();
     let linger = Some(Duration::ZERO);
     SockRef::from(&stream).set_linger(linger).unwrap();
     stream
