@@ -101,7 +101,9 @@ impl<'a> Nfs4Compound<'a> {
     pub fn attributes(&mut self, mask: &'a [u32], max_values: u32) -> &mut Self {
         let attr_request = mask.into();
         let operation = NfsArgop4::Getattr(Getattr4args { attr_request });
-        self.add(operation, 4 + 4 * mask.len() as u32 + 4 + max_values)
+        let words = u32::try_from(mask.len()).unwrap_or(u32::MAX);
+        let max = words.saturating_mul(4).saturating_add(8);
+        self.add(operation, max.saturating_add(max_values))
     }
 
     /// Adds READ. Bytes beyond eight READs and READLINKs have no chunk.

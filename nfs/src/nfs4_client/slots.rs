@@ -47,6 +47,11 @@ enum Outcome {
     Unused,
 }
 
+/// Returns the number of a slot on the wire: there are no more slots than fit.
+fn number(slot: usize) -> u32 {
+    u32::try_from(slot).unwrap_or(u32::MAX)
+}
+
 impl SlotTable {
     /// Creates the slots of a new session: the first number is 1 (RFC 8881, section 2.10.6.1).
     pub(super) fn new(count: u32) -> Self {
@@ -70,9 +75,9 @@ impl SlotTable {
             match state.take() {
                 Some((id, slot)) => Poll::Ready(SlotLease {
                     table: self,
-                    id: id as u32,
+                    id: number(id),
                     sequence: slot.sequence,
-                    highest: state.highest() as u32,
+                    highest: number(state.highest()),
                     is_in_doubt: slot.is_in_doubt,
                     outcome: Outcome::Unknown,
                 }),

@@ -452,7 +452,9 @@ impl State {
             Op::Close(args) => (done.0, Res::Close(Close4res::Ok(args.open_stateid))),
             Op::Read(args) => {
                 let file = self.files.get(current).map_or(&[][..], Vec::as_slice);
-                let rest = file.get(args.offset as usize..).unwrap_or_default();
+                let rest = file
+                    .get(usize::try_from(args.offset).unwrap()..)
+                    .unwrap_or_default();
                 let part = rest.get(..args.count as usize).unwrap_or(rest);
                 let ok = Read4resok {
                     eof: part.len() == rest.len(),
@@ -462,13 +464,14 @@ impl State {
             }
             Op::Write(args) => {
                 let file = self.files.entry(current.clone()).or_default();
-                let end = args.offset as usize + args.data.len();
+                let start = usize::try_from(args.offset).unwrap();
+                let end = start + args.data.len();
                 if file.len() < end {
                     file.resize(end, 0);
                 }
-                file[args.offset as usize..end].copy_from_slice(&args.data);
+                file[start..end].copy_from_slice(&args.data);
                 let ok = Write4resok {
-                    count: args.data.len() as u32,
+                    count: u32::try_from(args.data.len()).unwrap(),
                     committed: StableHow4::FileSync4,
                     writeverf: [7; 8],
                 };

@@ -67,7 +67,7 @@ async fn call_once(
 ) -> Result<(), Failure> {
     let data = block.clone().into();
     let bytes = match what {
-        "read" => client.read(&(LARGE as u32)).await?.data.len(),
+        "read" => client.read(&u32::try_from(LARGE)?).await?.data.len(),
         "write" => client.write(&Block { data }).await? as usize,
         _ => client.echo(&Block { data }).await?.data.len(),
     };
