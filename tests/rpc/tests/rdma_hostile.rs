@@ -10,11 +10,15 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use oncrpc::{Channel, Limit, ServerControl};
+use kv1::Client;
+use oncrpc::{Channel, Limit, Router, ServerControl, ServerLimits};
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_rpc_tests::kv::owned;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
-use support::attack::{self, CONNECTIONS, MIB, RESULT, Served, Transport, hostile};
-use support::tcp::{fail_call, get_call, put_call};
+use support::attack::{self, CONNECTIONS, Heavy, MIB, RESULT, Served, Transport, hostile};
+use support::tcp::{fail_call, put_call};
+use support::{key, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -161,24 +165,6 @@ fn many_connections() {
     });
 }
 
-/// Asks for many results in a Write chunk, and reads none: the RDMA Writes don't end.
-async fn never_read(server: SocketAddr) {
-    let length = u32::try_from(RESULT).unwrap();
-    // An empty Read list, one Write chunk of one segment, no Reply chunk.
-    let lists = [0, 1, 1, 7, length, 0, 0, 0, 0];
-    flood(server, 24, |number| {
-        message(&get_call(number, b'a'), &lists)
-    })
-    .await;
-}
-
-#[test]
-fn peers_that_never_read() {
-    attack(Limit::BytesPerPeer, never_read, |control| {
-        control.stats().reached(Limit::BytesPerPeer) > 0
-    });
-}
-
 /// Sends calls whose argument is to be read from memory that never answers.
 async fn send_half(server: SocketAddr) {
     flood(server, 24, |number| {
@@ -193,20 +179,32 @@ async fn send_half(server: SocketAddr) {
 }
 
 #[test]
-fn peers_that_send_half_a_call() {
-    attack(Limit::BytesPerPeer, send_half, |control| {
-        control.stats().reached(Limit::BytesPerPeer) > 0
+fn calls_that_do_not_arrive_leave_memory_to_others() {
+    let limits = ServerLimits::new()
+        .max_connections_per_peer(CONNECTIONS)
+        .max_bytes_per_peer(8 * MIB);
+    let control = ServerControl::new(limits);
+    let (bound, address) = mpsc::channel();
+    let controlled = control.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let router = Router::new().add_service(kv1::serve(Heavy));
+        runtime.block_on(Iwarp.serve(router, controlled, bound));
     });
-}
-
-/// Calls what never returns.
-async fn call_for_ever(server: SocketAddr) {
-    flood(server, 20, |number| message(&fail_call(number, 3), &NONE)).await;
-}
-
-#[test]
-fn handlers_that_never_end() {
-    attack(Limit::CallsPerPeer, call_for_ever, |control| {
-        control.stats().calls_in_flight >= 200
+    let address = address.recv().unwrap();
+    run(async {
+        let kv = Client::new(Iwarp.connect(address).await);
+        let attack = tokio::spawn(send_half(address));
+        until(|| control.stats().reached(Limit::BytesPerPeer) > 0).await;
+        for _ in 0..20 {
+            let owned::GetRes::True(found) = kv.get(&key("a")).await.unwrap() else {
+                panic!("no value");
+            };
+            assert_eq!(found.value.len(), RESULT);
+        }
+        attack.abort();
     });
 }
