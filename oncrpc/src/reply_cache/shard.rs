@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
     NoReply,
 }
 
-/// The counters of a [`ReplyCache`].
+/// The counters of a [`ReplyCache`](crate::ReplyCache).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ReplyCacheStats {
