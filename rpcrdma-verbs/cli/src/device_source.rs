@@ -104,6 +104,7 @@ pub(crate) enum Locality {
     /// Both are in this process.
     Process,
     /// One is here, and iWARP over TCP reaches any other.
+    #[cfg(feature = "nfs")]
     Network,
     /// A client is here: the device is that of the route to the server.
     Client(IpAddr),
@@ -169,7 +170,9 @@ impl Options {
     /// Returns the name of the device where none is named.
     fn selected(&self, locality: Locality) -> String {
         let device = match locality {
-            Locality::Process | Locality::Network => return iwarp::NAME.to_owned(),
+            Locality::Process => return iwarp::NAME.to_owned(),
+            #[cfg(feature = "nfs")]
+            Locality::Network => return iwarp::NAME.to_owned(),
             Locality::Client(server) => device_towards(server),
             Locality::Server => {
                 let bind = self.bind.map(|address| address.ip());

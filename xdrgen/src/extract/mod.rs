@@ -51,6 +51,14 @@ pub(crate) fn has_markers(document: &Document) -> bool {
     matches!(Format::of(document), Format::Txt)
 }
 
+/// Returns the XDR that stands in the elements for it, or else the lines with a marker.
+fn or_marked(blocks: Blocks, text: &str) -> Blocks {
+    if blocks.xdr.is_empty() {
+        return txt::read(text);
+    }
+    blocks
+}
+
 impl Format {
     fn of(document: &Document) -> Self {
         if document.prose_sections().is_some() {
@@ -78,8 +86,8 @@ impl Format {
         match self {
             Self::X => x::read(text),
             Self::Txt => txt::read(text),
-            Self::Xml => markup::read_xml(text),
-            Self::Markdown => markup::read_markdown(text),
+            Self::Xml => or_marked(markup::read_xml(text), text),
+            Self::Markdown => or_marked(markup::read_markdown(text), text),
             Self::Prose => prose::read(document, document.prose_sections().unwrap_or(&[])).0,
         }
     }
