@@ -117,7 +117,11 @@ fn unmarked(stream: &[u8], with_crc: bool, markers: bool) -> Vec<u8> {
             covered.push(stream[at]);
             at += 1;
         }
-        let sum = if with_crc { crc32c::crc32c(&covered) } else { 0 };
+        let sum = if with_crc {
+            crc32c::crc32c(&covered)
+        } else {
+            0
+        };
         assert_eq!(stream[at..at + 4], sum.to_le_bytes());
         at += 4;
         let sum = crc32c::crc32c(&fpdu);
@@ -170,10 +174,7 @@ fn receive(plain: &[u8], with_crc: bool, part: usize, messages: &[(OutgoingKind,
                                 solicited: s,
                                 invalidate: i,
                             },
-                        ) => assert_eq!(
-                            (received as usize, solicited, invalidate),
-                            (*len, *s, *i)
-                        ),
+                        ) => assert_eq!((received as usize, solicited, invalidate), (*len, *s, *i)),
                         (IwarpEvent::Written { stag: 1 }, OutgoingKind::Write { .. }) => {
                             assert_eq!(std::mem::take(&mut tagged), *len);
                         }
