@@ -59,7 +59,7 @@ pub use item_buf::{ItemAllocator, ItemBuf, ItemMemory};
 pub use limits::{Limit, ServerLimits};
 #[cfg(feature = "tokio")]
 pub use loopback::{loopback, loopback_with_services};
-pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage};
+pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage, ShortItem};
 #[cfg(feature = "metrics")]
 pub use metering::{count_failed_call, describe_metrics};
 #[cfg(feature = "tokio")]

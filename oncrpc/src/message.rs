@@ -31,10 +31,31 @@ use xdrgen_runtime::{
 pub struct Body {
     stream: Vec<u8>,
     items: Vec<ReceivedItem>,
-    /// The positions of the items of results in the stream.
-    short_items: Vec<Range<u32>>,
+    /// The results whose items are not beside the stream.
+    short_items: Vec<ShortItem>,
     /// The number of bytes of the items, with their padding.
     moved: usize,
+}
+
+/// The item of a result that is not beside the stream of a [`Body`]. Positions count from the start
+/// of the body, with all items in place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ShortItem {
+    /// Its bytes are in the stream.
+    InStream(Range<u32>),
+    /// The result has none: for example, of a READ that failed. It would be at this position.
+    Absent(u32),
+}
+
+impl ShortItem {
+    /// Returns the position of the item.
+    #[must_use]
+    pub const fn position(&self) -> u32 {
+        match self {
+            Self::InStream(range) => range.start,
+            Self::Absent(position) => *position,
+        }
+    }
 }
 
 /// Items shorter than this are copied into the stream, since another segment costs more than the
@@ -75,12 +96,11 @@ impl Body {
         &self.items
     }
 
-    /// Returns the positions of the short items of results, which are in the stream. Positions
-    /// count as those of [`items`](Self::items). A client over RDMA offers memory for each item, in
-    /// the order of the results (RFC 8166, section 4.3.2.1), so a short item consumes its memory,
-    /// too.
+    /// Returns the short items of results, which are in the stream, and the results without an item.
+    /// A client over RDMA offers memory for each item, in the order of the results (RFC 8166,
+    /// section 4.3.2.1), so that these consume their memory, too.
     #[must_use]
-    pub fn short_items(&self) -> &[Range<u32>] {
+    pub fn short_items(&self) -> &[ShortItem] {
         &self.short_items
     }
 
@@ -246,7 +266,8 @@ impl<'s> Sink<'s> for BodyEncoder<'_> {
             // The position is after the count.
             let begin = begin.saturating_add(4);
             let len = u32::try_from(item.len()).unwrap_or(u32::MAX);
-            self.body.short_items.push(begin..begin.saturating_add(len));
+            let range = begin..begin.saturating_add(len);
+            self.body.short_items.push(ShortItem::InStream(range));
             return Ok(());
         }
         let shared = item.clone().into_shared();
@@ -257,6 +278,14 @@ impl<'s> Sink<'s> for BodyEncoder<'_> {
             position,
             bytes: shared,
         });
+        Ok(())
+    }
+
+    fn no_item(&mut self) -> Result<()> {
+        if self.is_reply {
+            let here = self.position()?;
+            self.body.short_items.push(ShortItem::Absent(here));
+        }
         Ok(())
     }
 

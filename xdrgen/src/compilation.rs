@@ -518,6 +518,7 @@ fn check_input(
         specifications: Vec::new(),
         overlays: overlays.collect(),
         ddp: entries("ddp", &module.ddp),
+        item_results: entries("item_results", &module.item_results),
         open: entries("open", &module.open),
         stubs: module.stubs,
         stubs_span: module.stubs_range.as_ref().and_then(span),

@@ -213,6 +213,7 @@ pub struct Module {
     /// The range of each overlay's name in the manifest.
     pub(crate) overlay_ranges: Vec<Range<usize>>,
     pub(crate) ddp: Vec<Setting>,
+    pub(crate) item_results: Vec<Setting>,
     pub(crate) open: Vec<Setting>,
     pub(crate) stubs: Stubs,
     /// The range of the stubs in the manifest.
@@ -347,6 +348,25 @@ impl Module {
     #[must_use]
     pub fn ddp(mut self, part: impl Into<String>) -> Self {
         self.ddp.push(Setting::new(part));
+        self
+    }
+
+    /// Names the union that is the result of one operation of several in a reply, such as READ in
+    /// NFSv4's COMPOUND. Each such result consumes the memory that a client over RDMA offers for one
+    /// item (a Write chunk), whether its arm has an item or not (RFC 8267, section 6.4.1).
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let text = "union READ4res switch (int status) { case 0: opaque data<>; default: void; };";
+    /// let nfs = Module::new("nfs").text("nfs.x", text).ddp("READ4res.data");
+    /// let files = Config::new().module(nfs.item_result("READ4res")).check().generate()?;
+    /// assert!(files[0].content.contains("no_item()"));
+    /// # Ok::<(), xdrgen_build::Error>(())
+    /// ```
+    #[must_use]
+    pub fn item_result(mut self, name: impl Into<String>) -> Self {
+        self.item_results.push(Setting::new(name));
         self
     }
 

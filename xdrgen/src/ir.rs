@@ -56,6 +56,26 @@ impl Schema {
         both.then(|| format!("{}Results", procedure.rust))
     }
 
+    /// Returns the most items that a value of a type has, without those in sequences.
+    pub(crate) fn items_in(&self, ty: &Type) -> usize {
+        let part = |content: &Content| content.as_ref().map_or(0, |(_, ty)| self.items_in(ty));
+        match self.resolve(ty) {
+            Type::Item(_) => 1,
+            Type::Optional(element) => self.items_in(element),
+            Type::Named(id) => match &self.ty(*id).kind {
+                TypeDefKind::Struct(fields) => {
+                    fields.iter().map(|field| self.items_in(&field.ty)).sum()
+                }
+                TypeDefKind::Union(union) => {
+                    let contents = union.arms.iter().map(|arm| &arm.content);
+                    contents.chain(&union.default).map(part).max().unwrap_or(0)
+                }
+                TypeDefKind::Alias(_) | TypeDefKind::Enum(_) => 0,
+            },
+            _ => 0,
+        }
+    }
+
     /// Returns true for an enum that is open.
     #[must_use]
     pub fn is_open(&self, id: TypeId) -> bool {
@@ -447,6 +467,8 @@ pub struct Union {
     pub arms: Vec<Arm>,
     /// The content of the `default` arm; `None` if there is no such arm.
     pub default: Option<Content>,
+    /// Whether a value consumes the memory for one item, even if its arm has no item.
+    pub takes_item: bool,
 }
 
 /// The content of an arm: its name in XDR and its type; `None` is void.

@@ -63,6 +63,8 @@ struct ModuleTable {
     #[serde(default)]
     ddp: Vec<Spanned<String>>,
     #[serde(default)]
+    item_results: Vec<Spanned<String>>,
+    #[serde(default)]
     open: Vec<Spanned<String>>,
     #[serde(default)]
     idempotent: Vec<Spanned<String>>,
@@ -189,6 +191,7 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
     module.shapes = table.shapes;
     module.strip = table.strip;
     module.ddp = table.ddp.into_iter().map(setting).collect();
+    module.item_results = table.item_results.into_iter().map(setting).collect();
     module.open = table.open.into_iter().map(setting).collect();
     module.idempotent = table.idempotent.into_iter().map(setting).collect();
     module.reply_items = pairs(table.reply_items);

@@ -45,6 +45,7 @@ fn the_builder_has_every_setting_of_the_manifest() {
         .stubs(BOTH)
         .ddp("get_ok.value")
         .ddp("put_args.value")
+        .item_result("get_res")
         .idempotent("KV_GET")
         .reply_item("get_ok.value", "get_args.count");
     let by_builder = Config::new().module(module);
@@ -109,6 +110,16 @@ ddp = [\"get_ok.value\", \"put_args.value\"]
 \"get_ok.version\" = \"get_args.count\"
 \"get_ok.value\" = \"get_args.key\"
 \"put_args.value\" = \"get_args.count\"
+",
+    );
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn wrong_item_results() {
+    let report = report(
+        "ddp = [\"get_ok.value\"]
+item_results = [\"get_rse\", \"get_ok\", \"get_res\", \"get_res\"]
 ",
     );
     insta::assert_snapshot!(report);

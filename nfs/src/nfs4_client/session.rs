@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::vec::IntoIter;
 
-use oncrpc::xdr::{Array, Opaque, Procedure};
-use oncrpc::{AsyncTransport, Call, CallOptions, Execution, Method, ReplyLimits, Transport};
+use oncrpc::xdr::{Array, Opaque};
+use oncrpc::{AsyncTransport, Call, CallOptions, Execution, ReplyLimits, Transport};
 
 use super::callbacks::{BACK_OPERATIONS, BACK_SLOTS, Nfs4Callbacks};
 use super::compound::{Nfs4Compound, Nfs4Results, take};
@@ -179,7 +179,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         request.check(reply)
     }
 
-    fn call(&self, args: &Compound4args<'_>) -> Call<'_, T, OwnedCompound> {
+    fn call(&self, args: &Compound4args<'_>) -> Call<'_, T, Compound> {
         Call::new(self.stubs.transport(), &self.options, args)
     }
 
@@ -388,28 +388,6 @@ impl<T> fmt::Debug for Nfs4Session<T> {
             "Nfs4Session({:x} of client {client_id:x})",
             u128::from_be_bytes(*id)
         )
-    }
-}
-
-/// COMPOUND, whose results are decoded at once: elements of a borrowed array are decoded later, when
-/// items that are not in the stream, such as READ's data in a Write chunk, are not known any more.
-struct OwnedCompound;
-
-impl Procedure for OwnedCompound {
-    const PROGRAM: u32 = Compound::PROGRAM;
-    const VERSION: u32 = Compound::VERSION;
-    const NUMBER: u32 = Compound::NUMBER;
-    const NAME: &'static str = Compound::NAME;
-    type Args<'a> = Compound4args<'a>;
-    type Reply<'a> = owned::Compound4res;
-}
-
-impl Method for OwnedCompound {
-    type Results = owned::Compound4res;
-    const IDEMPOTENT: bool = true;
-
-    fn to_results(reply: owned::Compound4res) -> owned::Compound4res {
-        reply
     }
 }
 

@@ -109,6 +109,17 @@ impl<'a> Writer<'a> {
         self.add(ItemData::Frozen(data))
     }
 
+    /// Notes that a result that may have an item has none here, such as the result of a READ that
+    /// failed: the next result buffer of the client stays empty (RFC 8267, section 6.4.1). Nothing
+    /// is written.
+    ///
+    /// # Errors
+    /// Fails if there are too many items.
+    pub fn no_item(&mut self) -> Result<&mut Self, WriteError> {
+        let position = self.0.length();
+        self.push(position, ItemData::Absent)
+    }
+
     /// Writes one operation of a call with several operations, such as a COMPOUND. The next
     /// `results` result buffers of the call belong to this operation. Buffers that remain after all
     /// operations belong to what follows the last operation.
@@ -148,6 +159,10 @@ impl<'a> Writer<'a> {
     fn add(&mut self, data: ItemData) -> Result<&mut Self, WriteError> {
         self.0.head.extend_from_slice(&data.len().to_be_bytes());
         let position = self.0.length();
+        self.push(position, data)
+    }
+
+    fn push(&mut self, position: u32, data: ItemData) -> Result<&mut Self, WriteError> {
         if self.0.push(position, data) {
             Ok(self)
         } else {
@@ -161,6 +176,8 @@ impl<'a> Writer<'a> {
 enum ItemData {
     Owned(PostedBuf),
     Frozen(Frozen),
+    /// There is no item: the result has none.
+    Absent,
 }
 
 impl ItemData {
@@ -169,14 +186,16 @@ impl ItemData {
             Self::Owned(buf) => buf.len(),
             // It is a part of a buffer, whose length has 32 bits.
             Self::Frozen(part) => u32::try_from(part.len()).unwrap_or(u32::MAX),
+            Self::Absent => 0,
         }
     }
 
     /// Returns the buffer with the data, and the offset at which they begin.
-    fn source(&self) -> (&PostedBuf, u32) {
+    fn source(&self) -> Option<(&PostedBuf, u32)> {
         match self {
-            Self::Owned(buf) => (buf, 0),
-            Self::Frozen(part) => part.source(),
+            Self::Owned(buf) => Some((buf, 0)),
+            Self::Frozen(part) => Some(part.source()),
+            Self::Absent => None,
         }
     }
 
@@ -185,6 +204,7 @@ impl ItemData {
         match self {
             Self::Owned(buf) => buf.bytes(),
             Self::Frozen(part) => Some(part),
+            Self::Absent => Some(&[]),
         }
     }
 }
@@ -289,7 +309,7 @@ impl Message {
             .as_ref()?
             .data
             .get(number)
-            .map(ItemData::source)
+            .and_then(ItemData::source)
     }
 
     /// Returns the buffer and the offset of the data at a position, or `None` if no item covers it.
@@ -298,7 +318,7 @@ impl Message {
             |item: &DataItem| (item.position..item.position + item.length).contains(&position);
         let MessageItems { items, data, .. } = self.attached.as_deref()?;
         let (part, data) = items.iter().zip(data).find(|(part, _)| is_in(&part.item))?;
-        let (buf, from) = data.source();
+        let (buf, from) = data.source()?;
         Some((buf, from + (position - part.item.position)))
     }
 

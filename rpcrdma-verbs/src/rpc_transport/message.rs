@@ -1,11 +1,10 @@
 //! Converts messages of `oncrpc` to messages of a driver, and back.
 
 use std::fmt;
-use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use oncrpc::xdr::{Matching, ReceivedItem, SharedBytes};
-use oncrpc::{Body, ItemMemory, ReceivedMessage, ReplyLimits};
+use oncrpc::{Body, ItemMemory, ReceivedMessage, ReplyLimits, ShortItem};
 use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
 
 use crate::driver::{ConnectionId, Driver, Payload, WriteError, Writer};
@@ -55,6 +54,8 @@ enum ItemData {
     Registered(Frozen),
     /// In registered memory, and also in the stream of the body.
     AlsoInStream(Frozen),
+    /// There is none: the result at this position has no item.
+    Absent,
     /// In other memory, from which it is copied into the message.
     Inline(SharedBytes),
 }
@@ -64,6 +65,7 @@ impl ItemData {
         match self {
             Self::Registered(data) | Self::AlsoInStream(data) => data.len(),
             Self::Inline(data) => data.len(),
+            Self::Absent => 0,
         }
     }
 }
@@ -92,19 +94,23 @@ pub(super) fn register_items<D: Device>(
     }
     let mut short = body.short_items().iter().peekable();
     let mut moved = 0;
-    let short_item = |range: &Range<u32>, moved: usize| {
-        let begin = (range.start as usize).saturating_sub(moved);
-        let bytes = body.stream().get(begin..).unwrap_or_default();
-        let data = copied(pool, bytes.get(..range.len()).unwrap_or_default())?;
-        Ok::<_, MemoryError>(OutgoingItem {
-            position: range.start,
-            data: ItemData::AlsoInStream(data),
-        })
+    let short_item = |short: &ShortItem, moved: usize| {
+        let data = match short {
+            ShortItem::Absent(_) => ItemData::Absent,
+            ShortItem::InStream(range) => {
+                let begin = (range.start as usize).saturating_sub(moved);
+                let bytes = body.stream().get(begin..).unwrap_or_default();
+                let bytes = bytes.get(..range.len()).unwrap_or_default();
+                ItemData::AlsoInStream(copied(pool, bytes)?)
+            }
+        };
+        let position = short.position();
+        Ok::<_, MemoryError>(OutgoingItem { position, data })
     };
     for item in body.items() {
-        while let Some(range) = short.next_if(|range| range.start < item.position) {
+        while let Some(before) = short.next_if(|short| short.position() < item.position) {
             if items.len() < MAX_ITEMS {
-                items.push(short_item(range, moved)?);
+                items.push(short_item(before, moved)?);
             }
         }
         let data = if items.len() < MAX_ITEMS {
@@ -119,9 +125,9 @@ pub(super) fn register_items<D: Device>(
         moved += item.bytes.len().next_multiple_of(4);
     }
     if has_short {
-        for range in short {
+        for after in short {
             if items.len() < MAX_ITEMS {
-                items.push(short_item(range, moved)?);
+                items.push(short_item(after, moved)?);
             }
         }
     }
@@ -166,6 +172,9 @@ pub(super) fn write(
         let length = data.len().next_multiple_of(4);
         at += before + length;
         match data {
+            ItemData::Absent => {
+                writer.bytes(stream).no_item()?;
+            }
             ItemData::Registered(data) => {
                 writer.bytes(without_count).frozen(data)?;
             }

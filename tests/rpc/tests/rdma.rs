@@ -162,6 +162,33 @@ fn an_item_is_sent_from_registered_memory() {
     });
 }
 
+/// Data that a Read chunk brings begin at a page, wherever the message has them, and a service can
+/// keep them. Another server of the process sends them.
+#[test]
+fn data_are_kept_where_the_device_has_placed_them() {
+    let running = start();
+    let (kv, store) = (client(&running), running.store.clone());
+    let device = running.fabric.device();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let served = store.clone();
+    let other = serve(&device, any, ServerConfig::new(), move || {
+        Router::new().add_service(kv1::serve(served))
+    });
+    let other = other.unwrap();
+    let channel = connect(&device, other.local_addr(), ClientConfig::new()).unwrap();
+    run(async move {
+        for (name, len) in [("k", 4096), ("key", 100_001), ("another key", 1 << 20)] {
+            let value = Item::from(vec![7; len]);
+            kv.put(&put(name, value.clone())).await.unwrap();
+            let kept = store.value(name);
+            assert!(kept.as_bytes().as_ptr().addr().is_multiple_of(4096));
+            let found = found(Client::new(channel.clone()).get(&key(name)).await.unwrap());
+            assert_eq!(found, Some(value));
+        }
+    });
+    other.drain().unwrap();
+}
+
 #[test]
 fn nobody_listens() {
     let fabric = Fabric::new();

@@ -2,7 +2,7 @@
 
 use core::{fmt, mem};
 
-use crate::sequence::{Iter, Repr, sequence, skip_elements};
+use crate::sequence::{Iter, Repr, encode_received, sequence, skip_elements};
 use crate::wire::array_max;
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
@@ -55,8 +55,12 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
     pub fn get(&self, i: usize) -> Option<T> {
         match self.0 {
             Repr::Slice(items) => items.get(i).cloned(),
-            Repr::Wire { bytes, count } if i < count as usize => {
-                let mut d = Decoder::validated(bytes);
+            Repr::Wire {
+                bytes,
+                count,
+                items,
+            } if i < count as usize => {
+                let mut d = Decoder::validated(bytes, items);
                 if T::PLAIN {
                     d.advance(i.checked_mul(T::MIN)?).ok()?;
                 } else {
@@ -89,10 +93,11 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
         let mut slots = SliceFiller(out.get_mut(..count).unwrap_or_default());
         match self.0 {
             Repr::Slice(items) => slots.extend(items.iter().take(count).cloned()),
-            Repr::Wire { bytes, .. } => {
+            Repr::Wire { bytes, items, .. } => {
                 // `count` fits in 32 bits, because the array's own count does.
                 let limit = u32::try_from(count).unwrap_or(u32::MAX);
-                let copied = T::decode_all(&mut Decoder::validated(bytes), limit, &mut slots);
+                let copied =
+                    T::decode_all(&mut Decoder::validated(bytes, items), limit, &mut slots);
                 debug_assert!(copied.is_ok(), "skip accepted input that decode rejects");
             }
         }
@@ -164,8 +169,7 @@ impl<'a, T: Decode<'a>, const MAX: u32> Decode<'a> for Array<'a, T, MAX> {
         let count = d.length(MAX)?;
         let start = d.remaining();
         skip_elements::<T, _>(d, count, &mut NoTrace)?;
-        let bytes = d.consumed_since(start);
-        Ok(Self(Repr::Wire { bytes, count }))
+        Ok(Self(Repr::wire(d, start, count)))
     }
 
     #[inline]
@@ -180,7 +184,7 @@ impl<T: Encode, const MAX: u32> Encode for Array<'_, T, MAX> {
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.length(self.len())?;
         match self.0 {
-            Repr::Wire { bytes, .. } => sink.raw(bytes),
+            Repr::Wire { bytes, items, .. } => encode_received(bytes, items, sink),
             Repr::Slice(items) => T::encode_all(items, sink),
         }
     }

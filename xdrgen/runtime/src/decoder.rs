@@ -70,8 +70,17 @@ impl<'a> Decoder<'a> {
     /// Creates a decoder of validated input. The validation charged the same elements and levels
     /// against lower budgets, so these budgets cannot run out.
     #[inline(always)]
-    pub(crate) fn validated(bytes: &'a [u8]) -> Self {
-        Self::budgeted(bytes, u32::MAX, u32::MAX)
+    pub(crate) fn validated(bytes: &'a [u8], items: Items<'a>) -> Self {
+        Self {
+            items,
+            ..Self::budgeted(bytes, u32::MAX, u32::MAX)
+        }
+    }
+
+    /// Returns the items that are not in the stream, for what is decoded later.
+    #[inline(always)]
+    pub(crate) fn items(&self) -> Items<'a> {
+        self.items
     }
 
     /// Creates a decoder of a message of which some items are not in the stream.
@@ -198,22 +207,29 @@ impl<'a> Decoder<'a> {
         self.padded(len as usize).map(Item::from)
     }
 
-    /// Advances past an item of at most `max` bytes. It accepts what [`item`](Self::item) accepts,
-    /// except for an item that is not in the stream: what is advanced past is decoded later, from
-    /// the stream alone.
+    /// Advances past an item of at most `max` bytes. It accepts what [`item`](Self::item) accepts.
     ///
     /// # Errors
-    /// As [`item`](Self::item), and `UnexpectedEnd` if the item is not in the stream.
+    /// As [`item`](Self::item).
     pub fn skip_item(&mut self, max: u32) -> Result<()> {
         let len = self.length(max)?;
         #[cfg(feature = "alloc")]
-        if self
-            .items
-            .is_some_and(|items| items.find(self.rest, len).is_some())
-        {
-            return Err(self.error_before(ErrorKind::UnexpectedEnd, 4));
+        if let Some(found) = self.items.and_then(|items| items.find(self.rest, len)) {
+            return found.map(|_| ()).map_err(|kind| self.error_before(kind, 4));
         }
         self.padded(len as usize).map(|_| ())
+    }
+
+    /// Notes that a result that may have an item has none here, such as the result of a READ that
+    /// failed. Where items are matched in order, the next one stands for it, and is empty (RFC 8267,
+    /// section 6.4.1). For generated code.
+    #[doc(hidden)]
+    #[inline]
+    pub fn no_item(&mut self) {
+        #[cfg(feature = "alloc")]
+        if let Some(items) = self.items {
+            items.pass_over(self.rest);
+        }
     }
 
     /// Decodes the padding of an item of `n` bytes.

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::wire::padding;
-use crate::{ErrorKind, Item, SharedBytes};
+use crate::{ErrorKind, Item, Result, SharedBytes, Sink};
 
 /// The most items that a list may have.
 pub const MAX_LISTED_ITEMS: usize = 32;
@@ -35,9 +35,8 @@ pub struct ReceivedItem {
 /// The items of one received message, for the decoder
 /// ([`Decoder::with_items`](crate::Decoder::with_items)).
 ///
-/// The decoder finds an item by the address at which its bytes would be in the stream. The elements
-/// of a borrowed sequence are decoded later, from the stream alone: a message with such an item is
-/// refused. In the owned shape elements have their items.
+/// The decoder finds an item by the address at which its bytes would be in the stream, so that the
+/// elements of a borrowed sequence, which are decoded later and perhaps several times, find theirs.
 ///
 /// ```
 /// use xdrgen_runtime::{Decoder, ItemList, Limits, Matching, ReceivedItem};
@@ -127,10 +126,65 @@ impl<'a> ItemList<'a> {
         let offset = self.offset(rest)?;
         let at = match self.matching {
             Matching::ByPosition => self.at_position(offset)?,
-            Matching::InOrder => self.in_order(offset)?,
+            Matching::InOrder => self.in_order(offset, len)?,
         };
         let bytes = self.items.get(at)?.bytes.slice(0..len as usize);
         Some(bytes.map(Item::from).ok_or(ErrorKind::UnexpectedEnd))
+    }
+
+    /// Returns true if there are items that are not in the stream.
+    pub(crate) fn has_separate_items(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    /// Where items are matched in order: matches the next one, if it is empty, to a result without an
+    /// item. `rest` is the stream behind the start of the result.
+    pub(crate) fn pass_over(&self, rest: &'a [u8]) {
+        if self.matching == Matching::InOrder
+            && let Some(offset) = self.offset(rest).and_then(|at| u32::try_from(at).ok())
+        {
+            self.slot(offset, |item| item.bytes.is_empty());
+        }
+    }
+
+    /// Encodes a part of the stream with its items in place.
+    pub(crate) fn encode<'s, S: Sink<'s>>(&self, part: &[u8], sink: &mut S) -> Result<()> {
+        let (mut rest, mut at) = (part, self.offset(part).unwrap_or(usize::MAX));
+        for (offset, bytes) in self.separate_items() {
+            // The length precedes the item.
+            let before = offset.checked_sub(at).filter(|before| *before >= 4);
+            let Some((head, tail)) = before.and_then(|before| rest.split_at_checked(before)) else {
+                continue;
+            };
+            sink.copy(head)?;
+            let len = head.last_chunk().map_or(0, |len| u32::from_be_bytes(*len)) as usize;
+            sink.copy(bytes.get(..len).unwrap_or(bytes))?;
+            sink.copy([0; 3].get(..padding(len)).unwrap_or_default())?;
+            (rest, at) = (tail, offset);
+        }
+        sink.copy(rest)
+    }
+
+    /// Returns the items that are not in the stream, each with the offset at which its bytes would
+    /// be, as far as fields were found for them.
+    fn separate_items(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let mut moved = 0;
+        let items = self.items.iter().zip(&self.offsets);
+        items.filter_map(move |(item, offset)| {
+            let bytes = item.bytes.as_bytes();
+            let offset = match self.matching {
+                Matching::ByPosition => {
+                    let offset = (item.position as usize).checked_sub(moved)?;
+                    moved += bytes.len() + padding(bytes.len());
+                    offset
+                }
+                Matching::InOrder => match offset.load(Relaxed) {
+                    NONE => return None,
+                    offset => offset as usize,
+                },
+            };
+            (!bytes.is_empty()).then_some((offset, bytes))
+        })
     }
 
     /// Returns bytes of the stream as an item: a share in the stream's memory, if that is known.
@@ -165,24 +219,29 @@ impl<'a> ItemList<'a> {
         None
     }
 
-    /// Returns the number of the item of the field at an offset of the stream, which is the next
-    /// one if the field is met for the first time.
-    fn in_order(&self, offset: usize) -> Option<usize> {
-        let offset = u32::try_from(offset)
-            .ok()
-            .filter(|offset| *offset != NONE)?;
-        for (at, item) in self.items.iter().enumerate() {
-            let slot = self.offsets.get(at)?;
+    /// Returns the number of the item of the field at an offset of the stream, which has `len`
+    /// bytes; `None` if the field's bytes are in the stream.
+    ///
+    /// A field without bytes leaves an item with bytes to the next field: Linux's NFS server moves
+    /// the data of the READ after an empty one there.
+    fn in_order(&self, offset: usize, len: u32) -> Option<usize> {
+        let is_for = |item: &ReceivedItem| len > 0 || item.bytes.is_empty();
+        let at = self.slot(u32::try_from(offset).ok()?, is_for)?;
+        self.used.fetch_or(1 << at, Relaxed);
+        let item = self.items.get(at)?;
+        (!item.bytes.is_empty()).then_some(at)
+    }
+
+    /// Returns the number of the item that is matched to an offset of the stream, which is the next
+    /// one if the offset is met for the first time, and `is_for` accepts it.
+    fn slot(&self, offset: u32, is_for: impl Fn(&ReceivedItem) -> bool) -> Option<usize> {
+        let mut slots = self.items.iter().zip(&self.offsets).enumerate();
+        let (at, (item, slot)) = slots.find(|(_, (_, slot))| {
             let known = slot.load(Relaxed);
-            if known == NONE {
-                slot.store(offset, Relaxed);
-                self.used.fetch_or(1 << at, Relaxed);
-            }
-            if known == NONE || known == offset {
-                return (!item.bytes.is_empty()).then_some(at);
-            }
-        }
-        None
+            known == NONE || known == offset
+        })?;
+        is_for(item).then(|| slot.store(offset, Relaxed))?;
+        Some(at)
     }
 }
 

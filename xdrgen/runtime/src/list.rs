@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::sequence::{Iter, Repr, sequence};
+use crate::sequence::{Iter, Repr, encode_received, sequence};
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
 /// The number of bytes before each element: the TRUE of the pointer to it.
@@ -107,8 +107,7 @@ impl<'a, T: Decode<'a>> Decode<'a> for List<'a, T> {
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let start = d.remaining();
         let count = skip_list::<T, _>(d, &mut NoTrace)?;
-        let bytes = d.consumed_since(start);
-        Ok(Self(Repr::Wire { bytes, count }))
+        Ok(Self(Repr::wire(d, start, count)))
     }
 
     #[inline]
@@ -121,7 +120,7 @@ impl<T: Encode> Encode for List<'_, T> {
     #[inline(always)]
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         match self.0 {
-            Repr::Wire { bytes, .. } => sink.raw(bytes),
+            Repr::Wire { bytes, items, .. } => encode_received(bytes, items, sink),
             Repr::Slice(items) => encode_list(items, sink),
         }
     }

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::decoder::Items;
+use crate::sequence::encode_received;
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, Trace, Wire};
 
 /// A value inside a value of the same type, borrowed. (A recursion at the end of a structure is a
@@ -37,7 +39,10 @@ pub struct Nested<'a, T>(Source<'a, T>);
 
 enum Source<'a, T> {
     /// Bytes that `T::skip` accepted.
-    Wire(&'a [u8]),
+    Wire {
+        bytes: &'a [u8],
+        items: Items<'a>,
+    },
     Ref(&'a T),
 }
 
@@ -58,7 +63,7 @@ impl<'a, T: Decode<'a> + Clone> Nested<'a, T> {
     #[inline]
     pub fn get(&self) -> Result<T> {
         match self.0 {
-            Source::Wire(bytes) => T::decode(&mut Decoder::validated(bytes)),
+            Source::Wire { bytes, items } => T::decode(&mut Decoder::validated(bytes, items)),
             Source::Ref(value) => Ok(value.clone()),
         }
     }
@@ -117,7 +122,10 @@ impl<'a, T: Decode<'a>> Decode<'a> for Nested<'a, T> {
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let start = d.remaining();
         Self::skip(d, &mut NoTrace)?;
-        Ok(Self(Source::Wire(d.consumed_since(start))))
+        Ok(Self(Source::Wire {
+            bytes: d.consumed_since(start),
+            items: d.items(),
+        }))
     }
 
     #[inline]
@@ -130,7 +138,7 @@ impl<T: Encode> Encode for Nested<'_, T> {
     #[inline(always)]
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         match self.0 {
-            Source::Wire(bytes) => sink.raw(bytes),
+            Source::Wire { bytes, items } => encode_received(bytes, items, sink),
             Source::Ref(value) => value.encode(sink),
         }
     }

@@ -3,12 +3,18 @@
 
 use core::{fmt, iter::FusedIterator, slice};
 
-use crate::{Decode, Decoder, Result, Trace};
+use crate::decoder::Items;
+use crate::{Decode, Decoder, Result, Sink, Trace};
 
 /// The elements of a borrowed sequence.
 pub(crate) enum Repr<'a, T> {
-    /// Bytes of `count` elements, which `T::skip` accepted.
-    Wire { bytes: &'a [u8], count: u32 },
+    /// Bytes of `count` elements, which `T::skip` accepted, and the message's items that are not in
+    /// its stream.
+    Wire {
+        bytes: &'a [u8],
+        count: u32,
+        items: Items<'a>,
+    },
     /// A slice of the caller.
     Slice(&'a [T]),
 }
@@ -24,6 +30,16 @@ impl<T> Clone for Repr<'_, T> {
 impl<T> Copy for Repr<'_, T> {}
 
 impl<'a, T> Repr<'a, T> {
+    /// Creates a sequence of the bytes that `d` has consumed since `start` remained.
+    #[inline(always)]
+    pub(crate) fn wire(d: &Decoder<'a>, start: &'a [u8], count: u32) -> Self {
+        Self::Wire {
+            bytes: d.consumed_since(start),
+            count,
+            items: d.items(),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -36,14 +52,34 @@ impl<'a, T> Repr<'a, T> {
     #[inline(always)]
     pub(crate) fn iter(&self, tag: usize) -> Iter<'a, T> {
         Iter(match *self {
-            Self::Wire { bytes, count } => Source::Wire {
-                d: Decoder::validated(bytes),
+            Self::Wire {
+                bytes,
+                count,
+                items,
+            } => Source::Wire {
+                d: Decoder::validated(bytes, items),
                 left: count,
                 tag,
             },
             Self::Slice(items) => Source::Slice(items.iter()),
         })
     }
+}
+
+/// Encodes a received part of a stream, with its items in place.
+#[inline(always)]
+pub(crate) fn encode_received<'s, S: Sink<'s>>(
+    bytes: &'s [u8],
+    items: Items<'_>,
+    sink: &mut S,
+) -> Result<()> {
+    #[cfg(feature = "alloc")]
+    if let Some(items) = items.filter(|items| items.has_separate_items()) {
+        return items.encode(bytes, sink);
+    }
+    #[cfg(not(feature = "alloc"))]
+    let _ = items;
+    sink.raw(bytes)
 }
 
 /// Advances past `count` elements of an array.

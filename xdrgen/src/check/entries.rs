@@ -73,7 +73,7 @@ pub(crate) fn part(
         let what = format!("`{text}` is not of the form `struct.field` or `union.arm`");
         return invalid(context, entry, &what);
     };
-    let owner = owner(context, schema, module, entry, (of, name))?;
+    let owner = owner(context, schema, module, entry, (of, &text[of.len()..]))?;
     let parts = match &schema.ty(owner).kind {
         TypeDefKind::Struct(fields) => fields
             .iter()
@@ -97,20 +97,20 @@ pub(crate) fn part(
     })
 }
 
-/// Returns the struct or union that an entry names.
-fn owner(
+/// Returns the struct or union that an entry names. `after` is the part of the entry behind the name.
+pub(crate) fn owner(
     context: &mut Context<'_, '_>,
     schema: &Schema,
     module: usize,
     entry: &Entry,
-    (of, part): (&str, &str),
+    (of, after): (&str, &str),
 ) -> Option<TypeId> {
     let symbol = context.symbols.lookup(context.inputs, module, of);
     let Some(SymbolKind::Type(id)) = symbol.map(|symbol| symbol.kind) else {
         let names = schema.modules[module].types.iter();
         let names = names.map(|id| schema.ty(*id).name.as_str());
-        let (what, after) = (format!("no type is named `{of}`"), format!(".{part}"));
-        return unknown(context, entry, &what, ("", of, &after), names);
+        let what = format!("no type is named `{of}`");
+        return unknown(context, entry, &what, ("", of, after), names);
     };
     let of_module = schema.ty(id).module.0 as usize;
     if of_module != module {

@@ -20,6 +20,50 @@ pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     }
 }
 
+/// Marks the unions that the configuration lists under `item_results`. Lists are known by now, so
+/// that the items of a type can be counted.
+pub(crate) fn lower_results(context: &mut Context<'_, '_>, schema: &mut Schema) {
+    for module in 0..context.inputs.len() {
+        for entry in &context.inputs[module].item_results {
+            item_result(context, schema, module, entry);
+        }
+    }
+}
+
+/// Marks a union as the result of an operation that consumes the memory for one item. Returns
+/// `None` if the entry names no such union, which is reported.
+fn item_result(
+    context: &mut Context<'_, '_>,
+    schema: &mut Schema,
+    module: usize,
+    entry: &Entry,
+) -> Option<()> {
+    let name = entry.text.as_str();
+    let id = entries::owner(context, schema, module, entry, (name, ""))?;
+    let most = match &schema.ty(id).kind {
+        TypeDefKind::Union(union) if union.takes_item => {
+            return entries::invalid(context, entry, &format!("`{name}` is listed twice"));
+        }
+        TypeDefKind::Union(union) => {
+            let contents = union.arms.iter().map(|arm| &arm.content);
+            let contents = contents.chain(&union.default).flatten();
+            contents.map(|(_, ty)| schema.items_in(ty)).max()
+        }
+        _ => return entries::invalid(context, entry, &format!("`{name}` is not a union")),
+    };
+    let what = match most {
+        Some(1) => {
+            if let TypeDefKind::Union(union) = &mut schema.types[id.0 as usize].kind {
+                union.takes_item = true;
+            }
+            return Some(());
+        }
+        Some(2..) => format!("an arm of `{name}` has more than one item"),
+        _ => format!("no arm of `{name}` has an item that is listed under `ddp`"),
+    };
+    entries::invalid(context, entry, &what)
+}
+
 /// Turns the fields and arms of a type that are declared `zcopaque` into items.
 fn zero_copy(schema: &mut Schema, at: usize, syntax: TypeSyntax<'_>) {
     let declarations: Vec<&ast::Declaration> = match syntax {

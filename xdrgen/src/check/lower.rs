@@ -587,5 +587,6 @@ fn union(context: &mut Context<'_, '_>, module: usize, body: &ast::UnionBody) ->
         discriminant: Discriminant::I32,
         arms: Vec::new(),
         default: None,
+        takes_item: false,
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct ModuleInput {
     pub(crate) overlays: Vec<OverlayInput>,
     /// The fields and arms that are items.
     pub(crate) ddp: Vec<Entry>,
+    /// The unions that consume the memory for one item each.
+    pub(crate) item_results: Vec<Entry>,
     /// The enums whose unknown values are accepted.
     pub(crate) open: Vec<Entry>,
     /// The stubs to emit for each version of a program.
@@ -151,6 +153,7 @@ pub(crate) fn analyze(
         lists::find(&mut schema);
         sizes::compute(&mut schema, context.diagnostics);
         overlays::lower(&mut context, &mut schema);
+        items::lower_results(&mut context, &mut schema);
         stubs::lower(&mut context, &mut schema);
         rename::others(&mut context, &mut schema);
         clashes::check(&schema, context.diagnostics);

@@ -171,15 +171,21 @@ impl Emitter<'_> {
     fn union_decode(&self, union: &Union) -> TokenStream {
         let arms = self.schema.shared_arms(union).into_iter().map(|arms| {
             let content = arms[0].content.as_ref().map(|(_, ty)| self.decode_content(ty));
+            let none = self.no_item(union, &arms[0].content, &quote!(decoder.no_item();));
             let (values, names) = (values(&arms), names(&arms));
             match (&names[..], content) {
                 ([name], content) => {
                     let content = content.map(|value| quote!((#value)));
-                    quote!(#(#values)|* => Self::#name #content,)
+                    let value = quote!(Self::#name #content);
+                    match none {
+                        None => quote!(#(#values)|* => #value,),
+                        Some(none) => quote!(#(#values)|* => { #none #value }),
+                    }
                 }
                 ([first @ .., last], content) => {
                     let firsts = &values[..first.len()];
                     quote!(which @ (#(#values)|*) => {
+                        #none
                         let content = #content;
                         match which { #(#firsts => Self::#first(content),)* _ => Self::#last(content) }
                     })
@@ -191,14 +197,23 @@ impl Emitter<'_> {
             None => unknown_arm(),
             Some(content) => {
                 let (which, name) = (self.default_which(union), default_name(union));
+                let none = self.no_item(union, content, &quote!(decoder.no_item();));
                 let content = content
                     .as_ref()
                     .map(|(_, ty)| self.decode_content(ty))
                     .map(|value| quote!(, #value));
-                quote!(other => { #which Self::#name(which #content) })
+                quote!(other => { #which #none Self::#name(which #content) })
             }
         };
         quote!(Ok(match decoder.u32()? { #(#arms)* #other }))
+    }
+
+    /// Returns `note` for an arm without an item, if the union consumes the memory for one.
+    fn no_item(&self, union: &Union, content: &Content, note: &TokenStream) -> Option<TokenStream> {
+        let items = content
+            .as_ref()
+            .map_or(0, |(_, ty)| self.schema.items_in(ty));
+        (union.takes_item && items == 0).then(|| note.clone())
     }
 
     /// Returns the expression that encodes an arm's content.
@@ -239,12 +254,12 @@ impl Emitter<'_> {
     }
 
     fn union_skip(&self, union: &Union) -> TokenStream {
-        let skip = |content: &Content| match content {
-            None => quote!({}),
-            Some((name, ty)) => {
-                let skip = self.skip_part(name, ty, &local("decoder"), &local("trace"));
-                quote!({ #skip })
-            }
+        let skip = |content: &Content| {
+            let none = self.no_item(union, content, &quote!(decoder.no_item();));
+            let part = content
+                .as_ref()
+                .map(|(name, ty)| self.skip_part(name, ty, &local("decoder"), &local("trace")));
+            quote!({ #none #part })
         };
         // The name is part of the trace's path, so only arms of one name share code.
         let mut groups: Vec<Vec<&Arm>> = Vec::new();
@@ -296,11 +311,15 @@ impl Emitter<'_> {
             } else {
                 quote!(#value)
             };
-            match &arms[0].content {
-                None => quote!(#(Self::#names)|* => sink.u32(#which),),
-                Some((_, ty)) => {
+            let none = self.no_item(union, &arms[0].content, &quote!(sink.no_item()?;));
+            match (&arms[0].content, none) {
+                (None, None) => quote!(#(Self::#names)|* => sink.u32(#which),),
+                (None, Some(_)) => {
+                    quote!(#(Self::#names)|* => { sink.u32(#which)?; sink.no_item() })
+                }
+                (Some((_, ty)), none) => {
                     let encode = self.encode_content(ty);
-                    quote!(#(Self::#names(content))|* => { sink.u32(#which)?; #encode })
+                    quote!(#(Self::#names(content))|* => { sink.u32(#which)?; #none #encode })
                 }
             }
         });
@@ -316,13 +335,21 @@ impl Emitter<'_> {
                 .arms
                 .iter()
                 .map(|arm| Literal::u32_unsuffixed(arm.value));
-            let (pattern, rest) = match content {
-                None => (quote!(Self::#name(which)), quote!(sink.u32(bits))),
-                Some((_, ty)) => {
+            let none = self.no_item(union, content, &quote!(sink.no_item()?;));
+            let (pattern, rest) = match (content, none) {
+                (None, None) => (quote!(Self::#name(which)), quote!(sink.u32(bits))),
+                (None, Some(_)) => (
+                    quote!(Self::#name(which)),
+                    quote!({
+                        sink.u32(bits)?;
+                        sink.no_item()
+                    }),
+                ),
+                (Some((_, ty)), none) => {
                     let encode = self.encode_content(ty);
                     (
                         quote!(Self::#name(which, content)),
-                        quote!({ sink.u32(bits)?; #encode }),
+                        quote!({ sink.u32(bits)?; #none #encode }),
                     )
                 }
             };

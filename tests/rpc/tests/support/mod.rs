@@ -32,6 +32,13 @@ pub struct Store {
     pub go_on: tokio::sync::Notify,
 }
 
+impl Store {
+    /// Returns the value of a key that is there.
+    pub fn value(&self, key: &str) -> SharedBytes {
+        self.values.lock().unwrap()[key].clone()
+    }
+}
+
 impl Service for Store {
     async fn get(&self, _: &Context, key: Text<'_>) -> Result<GetResults<'_>, RpcError> {
         self.gets.fetch_add(1, Relaxed);

@@ -1,7 +1,9 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::{Array, Decode, Decoder, Encode, Limits, NoTrace, Result, Sink, Trace, Wire};
+use crate::{
+    Array, Decode, Decoder, Encode, Limits, List, Nested, NoTrace, Result, Sink, Trace, Wire,
+};
 
 /// A number and an item, as generated code would define them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,10 +147,69 @@ fn items_of_a_shared_message_share_its_memory() {
     assert_eq!((buffer, from), (&whole, 12));
 }
 
+/// Asserts that the elements of a borrowed array find their items, in any order and repeatedly, and
+/// that the array is encoded again with all items in place.
+fn assert_lazy(list: &ItemList<'_>, whole: &[u8]) {
+    let mut d = Decoder::with_items(list, &Limits::DEFAULT).unwrap();
+    let array = Array::<Record<'_>>::decode(&mut d).unwrap();
+    d.finish().unwrap();
+    assert!(list.is_used_up());
+    for at in [2, 0, 1, 2] {
+        let expected = [
+            record(1, b"hello"),
+            record(2, b"ab"),
+            record(3, b"12345678"),
+        ];
+        assert_eq!(array.get(at).as_ref(), expected.get(at));
+    }
+    for _ in 0..2 {
+        assert_records(&array.iter().collect::<Vec<_>>(), whole);
+    }
+    assert_eq!(array.encode_to_vec().unwrap(), whole);
+    assert_eq!(array, Array::from_bytes(whole).unwrap());
+}
+
 #[test]
-fn a_borrowed_sequence_refuses_items_that_are_not_in_the_stream() {
+fn elements_of_a_borrowed_sequence_find_their_items() {
     let (whole, reduced) = messages();
     let items = [item(12, b"hello"), item(40, b"12345678")];
+    assert_lazy(
+        &ItemList::new(&reduced, &items, Matching::ByPosition),
+        &whole,
+    );
+    let items = [item(0, b"hello"), item(0, b""), item(0, b"12345678")];
+    assert_lazy(&ItemList::new(&reduced, &items, Matching::InOrder), &whole);
+    assert_lazy(&ItemList::new(&whole, &[], Matching::ByPosition), &whole);
+    let home = SharedBytes::from(whole.clone());
+    assert_lazy(&ItemList::shared(&home), &whole);
+}
+
+#[test]
+fn elements_of_a_borrowed_list_and_nested_values_find_their_items() {
+    let records = [record(1, b"hello"), record(2, b"ab")];
+    let whole = List::from(&records).encode_to_vec().unwrap();
+    let reduced = [&whole[..12], &whole[20..]].concat();
+    let items = [item(12, b"hello")];
+    let list = ItemList::new(&reduced, &items, Matching::ByPosition);
+    let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
+    let decoded = List::<Record<'_>>::decode(&mut d).unwrap();
+    assert!(list.is_used_up());
+    assert_eq!(decoded.get(0), Some(record(1, b"hello")));
+    assert_eq!(decoded.encode_to_vec().unwrap(), whole);
+
+    let whole = record(1, b"hello").encode_to_vec().unwrap();
+    let items = [item(8, b"hello")];
+    let list = ItemList::new(&whole[..8], &items, Matching::ByPosition);
+    let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
+    let nested = Nested::<Record<'_>>::decode(&mut d).unwrap();
+    assert_eq!(nested.get(), Ok(record(1, b"hello")));
+    assert_eq!(nested.encode_to_vec().unwrap(), whole);
+}
+
+#[test]
+fn an_item_of_an_element_is_as_long_as_the_stream_says() {
+    let (_, reduced) = messages();
+    let items = [item(12, b"hell"), item(40, b"12345678")];
     let list = ItemList::new(&reduced, &items, Matching::ByPosition);
     let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
     let error = Array::<Record<'_>>::decode(&mut d).unwrap_err();
@@ -156,11 +217,48 @@ fn a_borrowed_sequence_refuses_items_that_are_not_in_the_stream() {
         (error.kind(), error.offset()),
         (ErrorKind::UnexpectedEnd, 8)
     );
+}
 
-    let list = ItemList::new(&whole, &[], Matching::ByPosition);
-    let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
-    let array = Array::<Record<'_>>::decode(&mut d).unwrap();
-    assert_eq!(array.get(1), Some(record(2, b"ab")));
+/// RFC 8267, section 6.4.1: the result of a READ that failed has a Write chunk, which is empty.
+#[test]
+fn a_result_without_an_item_consumes_an_empty_one() {
+    let stream = [[0, 0, 0, 1], [0, 0, 0, 5]].concat();
+    let find = |items: &[ReceivedItem], passes_over: bool| {
+        let list = ItemList::new(&stream, items, Matching::InOrder);
+        let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
+        d.u32().unwrap();
+        if passes_over {
+            d.no_item();
+        }
+        d.item(u32::MAX).map(|found| found.to_vec())
+    };
+    let both = [item(0, b""), item(0, b"hello")];
+    assert_eq!(find(&both, true).unwrap(), b"hello");
+    assert_eq!(
+        find(&both, false).unwrap_err().kind(),
+        ErrorKind::UnexpectedEnd
+    );
+    // A server that consumes no chunk for it.
+    assert_eq!(find(&both[1..], true).unwrap(), b"hello");
+}
+
+/// Linux's NFS server moves the data of a READ into the chunk of the empty READ before it.
+#[test]
+fn a_field_without_bytes_leaves_a_filled_item_to_the_next() {
+    let stream = [[0, 0, 0, 0], [0, 0, 0, 5]].concat();
+    for items in [
+        [item(0, b"hello"), item(0, b"")],
+        [item(0, b""), item(0, b"hello")],
+    ] {
+        let list = ItemList::new(&stream, &items, Matching::InOrder);
+        for _ in 0..2 {
+            let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
+            assert_eq!(*d.item(u32::MAX).unwrap(), *b"");
+            assert_eq!(*d.item(u32::MAX).unwrap(), *b"hello");
+            d.finish().unwrap();
+            assert!(list.is_used_up());
+        }
+    }
 }
 
 #[test]

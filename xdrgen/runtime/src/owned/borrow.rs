@@ -38,7 +38,7 @@ pub trait Owned: Encode {
     /// types have different encodings.
     fn borrow_in<'a>(&self, buf: &'a mut Vec<u8>) -> Result<Self::Borrowed<'a>> {
         encode_to(self, buf)?;
-        let mut d = Decoder::validated(buf);
+        let mut d = Decoder::validated(buf, None);
         let borrowed = Self::Borrowed::decode(&mut d)?;
         d.finish()?;
         Ok(borrowed)

@@ -1,0 +1,447 @@
+//! What Version Two saves an NFS client: the same calls of the same client to the same server over
+//! Version One and over Version Two, with and without transport properties and rtrext-02. The counts are
+//! those of docs/version-two.md.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use oncrpc::xdr::{Opaque, Text};
+use oncrpc::{AuthSys, CallOptions, Method, PendingCall, ReplyLimits};
+use rpcrdma_nfs::nfs3::nfs_program::nfs_v3::Client;
+use rpcrdma_nfs::nfs3::owned::{Create3res, PostOpFh3};
+use rpcrdma_nfs::nfs3::{
+    Create3args, Createhow3, Diropargs3, Getattr3args, Lookup3args, NfsFh3, Read3args,
+    Readdirplus3args, Readlink3args, Sattr3, StableHow, Symlink3args, Symlinkdata3, Write3args,
+};
+use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, NfsRouter, Squash, router};
+use rpcrdma_proto::connection::{Config, Properties};
+use rpcrdma_proto::continuation::RtrExtConfig;
+use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
+use rpcrdma_proto::version::Version;
+use rpcrdma_verbs::driver::{ConnectionCounters, Driver};
+use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
+
+type Nfs = Client<LocalChannel<SoftwareDevice>>;
+
+/// What both ends are configured for.
+#[derive(Clone, Copy)]
+enum Transport {
+    One,
+    Two,
+    Properties,
+    Rtr,
+}
+
+const TRANSPORTS: [Transport; 4] = [
+    Transport::One,
+    Transport::Two,
+    Transport::Properties,
+    Transport::Rtr,
+];
+
+impl Transport {
+    fn name(self) -> &'static str {
+        match self {
+            Self::One => "One",
+            Self::Two => "Two",
+            Self::Properties => "Two, properties",
+            Self::Rtr => "Two, rtrext-02",
+        }
+    }
+
+    fn config(self, config: Config) -> Config {
+        match self {
+            Self::One => Config {
+                max_version: Version::One,
+                ..config
+            },
+            Self::Two => Config {
+                properties: Properties::None,
+                ..config
+            },
+            Self::Properties => Config {
+                receive_size: LARGE,
+                send_size: LARGE,
+                ..config
+            },
+            Self::Rtr => {
+                let structure = BufferStructure::new(&[
+                    BufferSegment {
+                        length: 4096,
+                        align: 8,
+                        target: false,
+                    },
+                    BufferSegment {
+                        length: LARGE,
+                        align: 4096,
+                        target: true,
+                    },
+                ]);
+                config.with_rtr(RtrExtConfig {
+                    structure: Some(structure.unwrap()),
+                    request_limit: 32,
+                    response_limit: 32,
+                    reply_receives: 32,
+                    ..RtrExtConfig::ALL
+                })
+            }
+        }
+    }
+}
+
+/// The size in bytes of large receive buffers.
+const LARGE: u32 = 1 << 16;
+
+/// A client and a server, on one thread.
+struct World {
+    near: Driver<SoftwareDevice>,
+    far: Driver<SoftwareDevice>,
+    server: LocalServer<NfsRouter<MemoryFileSystem>>,
+    channel: LocalChannel<SoftwareDevice>,
+    nfs: Nfs,
+}
+
+impl World {
+    fn new(transport: Transport, fabric: &std::sync::Arc<Fabric>) -> (Self, Vec<u8>) {
+        let budget = Budget::new(256 << 20);
+        let memory = MemoryFileSystem::new(64 << 20).root_owner(0, 0, 0o755);
+        let root = memory.root().as_bytes().to_vec();
+        let router = router(Export::new(memory).squash(Squash::None));
+        let mut far = Driver::new(&fabric.device(), &budget, 1024).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let config = transport.config(Config::server());
+        let server = LocalServer::bind(&mut far, address, config, router).unwrap();
+        let mut near = Driver::new(&fabric.device(), &budget, 1024).unwrap();
+        let config = transport.config(Config::client());
+        let channel = LocalChannel::connect(&mut near, server.local_addr(), config).unwrap();
+        let options = CallOptions::DEFAULT.credentials(AuthSys::new("client"));
+        let nfs = Client::new(channel.clone()).with_options(options);
+        let world = Self {
+            near,
+            far,
+            server,
+            channel,
+            nfs,
+        };
+        (world, root)
+    }
+
+    fn turn(&mut self) -> Option<CompletedCall> {
+        self.near.turn().unwrap();
+        self.far.turn().unwrap();
+        self.server.serve(&mut self.far);
+        match self.channel.poll_event(&mut self.near) {
+            Some(LocalEvent::Completed(completed)) => Some(completed),
+            _ => None,
+        }
+    }
+
+    /// Makes a call, and returns what `read` makes of its results.
+    fn call<P: Method, R>(
+        &mut self,
+        begin: impl FnOnce(&Nfs, &mut Driver<SoftwareDevice>) -> PendingCall<P>,
+        read: impl FnOnce(P::Reply<'_>) -> R,
+    ) -> R {
+        let call = begin(&self.nfs, &mut self.near);
+        let completed = loop {
+            if let Some(completed) = self.turn() {
+                break completed;
+            }
+        };
+        let result = self.channel.read(&call, &completed, read).unwrap().unwrap();
+        self.channel.recycle(&mut self.near, completed);
+        result
+    }
+
+    /// Turns until what follows the last reply has been sent, such as acknowledgements.
+    fn settle(&mut self) {
+        (0..50).for_each(|_| assert!(self.turn().is_none()));
+    }
+
+    fn counters(&self) -> [ConnectionCounters; 2] {
+        [&self.near, &self.far].map(Driver::total_counters)
+    }
+
+    fn create(&mut self, dir: &[u8], name: &str) -> Vec<u8> {
+        let args = Create3args {
+            r#where: place(dir, name),
+            how: Createhow3::Unchecked(Sattr3::UNSET),
+        };
+        let begin = |nfs: &Nfs, near: &mut _| nfs.create(&args).begin(near).unwrap();
+        match self.call(begin, |reply| reply.into()) {
+            Create3res::Ok(ok) => match ok.obj {
+                PostOpFh3::True(handle) => handle.data.into_inner(),
+                PostOpFh3::False => panic!("no handle"),
+            },
+            failed => panic!("{failed:?}"),
+        }
+    }
+}
+
+fn fh(handle: &[u8]) -> NfsFh3<'_> {
+    NfsFh3 {
+        data: Opaque::new(handle).unwrap(),
+    }
+}
+
+fn place<'a>(dir: &'a [u8], name: &'a str) -> Diropargs3<'a> {
+    Diropargs3 {
+        dir: fh(dir),
+        name: Text::new(name).unwrap(),
+    }
+}
+
+/// An operation, and what it is about.
+struct Operation {
+    name: &'static str,
+    run: Box<dyn Fn(&mut World, &Files)>,
+}
+
+/// The handles of the root, of a file of 1 MiB, and of a link of 1,000 bytes.
+struct Files {
+    root: Vec<u8>,
+    file: Vec<u8>,
+    link: Vec<u8>,
+}
+
+/// The entries of the root beside `file` and `link`.
+const ENTRIES: usize = 100;
+
+fn operation(name: &'static str, run: impl Fn(&mut World, &Files) + 'static) -> Operation {
+    Operation {
+        name,
+        run: Box::new(run),
+    }
+}
+
+/// Begins the call of a method with arguments, and asserts that it succeeded.
+macro_rules! call {
+    ($world:ident, $method:ident, $args:expr $(, $limits:expr)?) => {
+        $world.call(
+            |nfs, near| nfs.$method(&$args) $(.reply_limits($limits))? .begin(near).unwrap(),
+            |reply| assert_eq!(reply.status(), rpcrdma_nfs::nfs3::Nfsstat3::Ok),
+        )
+    };
+}
+
+fn write(len: u32) -> impl Fn(&mut World, &Files) {
+    let data = vec![7; len as usize];
+    move |world, files| {
+        // As a kernel has it in pages: the transport registers it, or copies it.
+        let args = Write3args {
+            file: fh(&files.file),
+            offset: 0,
+            count: len,
+            stable: StableHow::FileSync,
+            data: data.as_slice().into(),
+        };
+        call!(world, write, args);
+    }
+}
+
+fn read(count: u32) -> impl Fn(&mut World, &Files) {
+    move |world, files| {
+        let args = Read3args {
+            file: fh(&files.file),
+            offset: 0,
+            count,
+        };
+        call!(world, read, args);
+    }
+}
+
+fn operations() -> Vec<Operation> {
+    vec![
+        operation("GETATTR", |world, files| {
+            let object = fh(&files.file);
+            call!(world, getattr, Getattr3args { object });
+        }),
+        operation("LOOKUP", |world, files| {
+            let what = place(&files.root, "file");
+            call!(world, lookup, Lookup3args { what });
+        }),
+        operation("CREATE", |world, files| {
+            world.create(&files.root, "other");
+        }),
+        operation("READLINK of 1,000 bytes", |world, files| {
+            let symlink = fh(&files.link);
+            call!(world, readlink, Readlink3args { symlink });
+        }),
+        operation("READDIRPLUS of 102 entries", |world, files| {
+            let args = Readdirplus3args {
+                dir: fh(&files.root),
+                cookie: 0,
+                cookieverf: [0; 8],
+                dircount: 1 << 15,
+                maxcount: 1 << 15,
+            };
+            call!(world, readdirplus, args, ReplyLimits::new(Some(1 << 15)));
+        }),
+        operation("READ of 512 bytes", read(512)),
+        operation("READ of 4 KiB", read(4 << 10)),
+        operation("READ of 32 KiB", read(32 << 10)),
+        operation("READ of 1 MiB", read(1 << 20)),
+        operation("WRITE of 512 bytes", write(512)),
+        operation("WRITE of 4 KiB", write(4 << 10)),
+        operation("WRITE of 32 KiB", write(32 << 10)),
+        operation("WRITE of 1 MiB", write(1 << 20)),
+    ]
+}
+
+fn files(world: &mut World, root: Vec<u8>) -> Files {
+    let file = world.create(&root, "file");
+    for number in 0..ENTRIES - 1 {
+        world.create(&root, &format!("entry-{number}"));
+    }
+    world.create(&root, "other");
+    let path = vec![b'p'; 1000];
+    let args = Symlink3args {
+        r#where: place(&root, "link"),
+        symlink: Symlinkdata3 {
+            symlink_attributes: Sattr3::UNSET,
+            symlink_data: path.as_slice().into(),
+        },
+    };
+    call!(world, symlink, args);
+    let what = place(&root, "link");
+    let found = world.call(
+        |nfs, near| nfs.lookup(&Lookup3args { what }).begin(near).unwrap(),
+        |reply| rpcrdma_nfs::nfs3::owned::Lookup3res::from(reply),
+    );
+    let rpcrdma_nfs::nfs3::owned::Lookup3res::Ok(found) = found else {
+        panic!("{found:?}")
+    };
+    let link = found.object.data.into_inner();
+    let files = Files { root, file, link };
+    write(1 << 20)(world, &files);
+    files
+}
+
+/// What one call of an operation costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cost {
+    round_trips: u64,
+    sends: u64,
+    operations: u64,
+    exposures: u64,
+    copied: u64,
+}
+
+/// Measures the second call of an operation: the first one allocates.
+fn cost(world: &mut World, files: &Files, operation: &Operation) -> Cost {
+    (operation.run)(world, files);
+    world.settle();
+    let before = world.counters();
+    (operation.run)(world, files);
+    world.settle();
+    let after = world.counters();
+    let sum = |of: fn(&ConnectionCounters) -> u64| {
+        let all = |counters: &[ConnectionCounters]| counters.iter().map(of).sum::<u64>();
+        all(&after) - all(&before)
+    };
+    Cost {
+        round_trips: sum(|one| one.round_trips),
+        sends: sum(|one| one.sends),
+        operations: sum(|one| one.reads + one.writes),
+        exposures: sum(|one| one.exposures),
+        copied: sum(|one| one.copied),
+    }
+}
+
+/// The delay of the slow fabric in each direction.
+const DELAY: Duration = Duration::from_millis(1);
+
+/// Measures how long a call takes on the slow fabric, in round trips of it. What the machine does
+/// beside makes a call longer, never shorter.
+fn round_trips_by_time(world: &mut World, files: &Files, operation: &Operation) -> f64 {
+    let times = (0..5).map(|_| {
+        let start = Instant::now();
+        (operation.run)(world, files);
+        start.elapsed().as_secs_f64() / (2.0 * DELAY.as_secs_f64())
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
+/// Returns the rows of the table: of each operation, a row for each transport.
+fn rows() -> Vec<(&'static str, &'static str, Cost)> {
+    let measured = TRANSPORTS.map(|transport| {
+        let (mut world, root) = World::new(transport, &Fabric::new());
+        let files = files(&mut world, root);
+        let operations = operations();
+        let costs = operations.iter().map(|one| cost(&mut world, &files, one));
+        (transport.name(), costs.collect::<Vec<_>>())
+    });
+    let operations = operations().into_iter().enumerate();
+    let rows = operations.flat_map(|(at, operation)| {
+        measured
+            .iter()
+            .map(move |(transport, costs)| (operation.name, *transport, costs[at]))
+    });
+    rows.collect()
+}
+
+fn table(rows: &[(&str, &str, Cost)]) -> String {
+    let mut table = String::from(
+        "| operation | version | round trips | Sends | RDMA Reads and Writes | regions registered \
+         for the peer | bytes copied |\n|---|---|---|---|---|---|---|\n",
+    );
+    for (operation, transport, cost) in rows {
+        let Cost {
+            round_trips,
+            sends,
+            operations,
+            exposures,
+            copied,
+        } = cost;
+        writeln!(
+            table,
+            "| {operation} | {transport} | {round_trips} | {sends} | {operations} | {exposures} \
+             | {copied} |"
+        )
+        .unwrap();
+    }
+    table
+}
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/version-two.md");
+
+/// `NFS_UPDATE=1` writes the table anew.
+#[test]
+fn the_table_of_the_documentation_is_what_is_counted() {
+    let table = table(&rows());
+    println!("{table}");
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (before, rest) = page.split_once("<!-- counted -->\n").unwrap();
+    let (found, after) = rest.split_once("<!-- end -->\n").unwrap();
+    if std::env::var_os("NFS_UPDATE").is_some() {
+        let page = format!("{before}<!-- counted -->\n{table}<!-- end -->\n{after}");
+        std::fs::write(PAGE, page).unwrap();
+    } else {
+        assert_eq!(found, table);
+    }
+}
+
+/// The fabric's clock as a judge of the counters: a call takes as many round trips as are counted.
+#[test]
+fn calls_take_the_round_trips_that_are_counted() {
+    for transport in TRANSPORTS {
+        let (mut world, root) = World::new(transport, &Fabric::with_delay(DELAY));
+        let files = files(&mut world, root);
+        for operation in operations() {
+            let before: u64 = world.counters().iter().map(|one| one.round_trips).sum();
+            let trips = round_trips_by_time(&mut world, &files, &operation);
+            let after: u64 = world.counters().iter().map(|one| one.round_trips).sum();
+            let counted = (after - before) as f64 / 5.0;
+            println!("{} {}: {trips:.2}", transport.name(), operation.name);
+            assert!(
+                (counted..counted + 0.9).contains(&trips),
+                "{} over Version {}: {trips:.2} round trips, {counted} counted",
+                operation.name,
+                transport.name()
+            );
+        }
+    }
+}
