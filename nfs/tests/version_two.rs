@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use oncrpc::xdr::{Opaque, Text};
+use oncrpc::xdr::{Opaque, SharedBytes, Text};
 use oncrpc::{AuthSys, CallOptions, Method, PendingCall, ReplyLimits};
 use rpcrdma_nfs::nfs3::nfs_program::nfs_v3::Client;
 use rpcrdma_nfs::nfs3::owned::{Create3res, PostOpFh3};
@@ -14,13 +14,13 @@ use rpcrdma_nfs::nfs3::{
     Create3args, Createhow3, Diropargs3, Getattr3args, Lookup3args, NfsFh3, Read3args,
     Readdirplus3args, Readlink3args, Sattr3, StableHow, Symlink3args, Symlinkdata3, Write3args,
 };
-use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, NfsRouter, Squash, router};
+use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, Squash, router};
 use rpcrdma_proto::connection::{Config, Properties};
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::driver::{ConnectionCounters, Driver};
-use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::memory::{Budget, Frozen};
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 
@@ -99,7 +99,8 @@ const LARGE: u32 = 1 << 16;
 struct World {
     near: Driver<SoftwareDevice>,
     far: Driver<SoftwareDevice>,
-    server: LocalServer<NfsRouter<MemoryFileSystem>>,
+    /// Serves the calls that have arrived.
+    serve: Box<dyn FnMut(&mut Driver<SoftwareDevice>)>,
     channel: LocalChannel<SoftwareDevice>,
     nfs: Nfs,
 }
@@ -113,7 +114,7 @@ impl World {
         let mut far = Driver::new(&fabric.device(), &budget, 1024).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let config = transport.config(Config::server());
-        let server = LocalServer::bind(&mut far, address, config, router).unwrap();
+        let mut server = LocalServer::bind(&mut far, address, config, router).unwrap();
         let mut near = Driver::new(&fabric.device(), &budget, 1024).unwrap();
         let config = transport.config(Config::client());
         let channel = LocalChannel::connect(&mut near, server.local_addr(), config).unwrap();
@@ -122,7 +123,9 @@ impl World {
         let world = Self {
             near,
             far,
-            server,
+            serve: Box::new(move |far| {
+                server.serve(far);
+            }),
             channel,
             nfs,
         };
@@ -132,7 +135,7 @@ impl World {
     fn turn(&mut self) -> Option<CompletedCall> {
         self.near.turn().unwrap();
         self.far.turn().unwrap();
-        self.server.serve(&mut self.far);
+        (self.serve)(&mut self.far);
         match self.channel.poll_event(&mut self.near) {
             Some(LocalEvent::Completed(completed)) => Some(completed),
             _ => None,
@@ -228,15 +231,16 @@ macro_rules! call {
 }
 
 fn write(len: u32) -> impl Fn(&mut World, &Files) {
-    let data = vec![7; len as usize];
     move |world, files| {
-        // As a kernel has it in pages: the transport registers it, or copies it.
+        // The file's data are in memory of the transport, as a cache has them.
+        let mut buf = world.near.pool().take(len).unwrap();
+        buf.set_len(len);
         let args = Write3args {
             file: fh(&files.file),
             offset: 0,
             count: len,
             stable: StableHow::FileSync,
-            data: data.as_slice().into(),
+            data: SharedBytes::from(Frozen::from(buf)).into(),
         };
         call!(world, write, args);
     }

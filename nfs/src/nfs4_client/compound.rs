@@ -107,13 +107,16 @@ impl<'a> Nfs4Compound<'a> {
     }
 
     /// Adds READ. Bytes beyond eight READs have no chunk.
+    ///
+    /// Do not put a READ of 0 bytes before others: the first READ uses the first chunk (RFC 8267,
+    /// section 6.4.1), but Linux's server counts only READs with data. A READ at the end of the file
+    /// is understood from either.
     pub fn read(&mut self, stateid: Stateid4, offset: u64, count: u32) -> &mut Self {
         let args = Read4args {
             stateid,
             offset,
             count,
         };
-        // Servers give no Write chunk to a READ of 0 bytes, but to the READ after it.
         if count > 0 {
             self.items.0.push(count);
         }
