@@ -204,7 +204,7 @@ fn a_quiet_connection_stays() {
 fn version_two_is_refused_as_we_know_it() {
     let Some(linux) = Linux::new() else { return };
     let ours = PrivateData::from_sizes(4096, 4096).encode();
-    let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours).expect("a connection");
+    let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours);
     wire.send(&words(
         &[&[7, 2, 32, 0, 0, 0, 0, 0][..], &null_call(7, 3)].concat(),
     ));
@@ -226,7 +226,7 @@ fn private_data_are_understood() {
         all.push((ours.with_remote_invalidation(true).encode().to_vec(), true));
     }
     for (bytes, invalidates) in all {
-        let (mut wire, said) = Wire::connect(&device, linux.nfsd, &bytes).expect("a connection");
+        let (mut wire, said) = Wire::connect(&device, linux.nfsd, &bytes);
         let (told, padding) = said.split_at(8);
         assert_eq!(
             told,
@@ -263,7 +263,7 @@ fn a_message_may_fill_its_receives() {
     let Some(linux) = Linux::new() else { return };
     let ours = PrivateData::from_sizes(4096, 4096).encode();
     for (words_more, taken) in [(1024 - 17, true), (1024 - 16, false)] {
-        let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours).expect("a connection");
+        let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours);
         // It ignores what follows the arguments of a NULL call.
         let call = [
             &[7, 1, 32, 0, 0, 0, 0][..],

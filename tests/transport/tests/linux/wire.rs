@@ -211,7 +211,7 @@ impl Wire {
         device: &AnyDevice,
         to: SocketAddr,
         private_data: &[u8],
-    ) -> Option<(Self, Box<[u8]>)> {
+    ) -> (Self, Box<[u8]>) {
         let mut parts = Parts::new(device);
         let queues = Queues {
             completions: &parts.completions,
@@ -222,15 +222,15 @@ impl Wire {
             .connect(to, &parts.config, queues, private_data)
             .expect("a queue pair");
         let mut wire = parts.wire(pair);
-        let said = wire.established()?;
-        Some((wire, said))
+        let said = wire.established();
+        (wire, said)
     }
 
     /// Waits until the connection is established.
-    fn established(&mut self) -> Option<Box<[u8]>> {
+    fn established(&mut self) -> Box<[u8]> {
         match next(&mut self.manager) {
-            ConnectionEvent::Established { private_data, .. } => Some(private_data),
-            _ => None,
+            ConnectionEvent::Established { private_data, .. } => private_data,
+            other => panic!("there is no connection: {other:?}"),
         }
     }
 
