@@ -54,7 +54,7 @@ fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
 }
 
 fn client(device: &AnyDevice, server: SocketAddr) {
-    let (mut wire, _) = Wire::connect(device, server, &[]).unwrap();
+    let (mut wire, _) = Wire::connect(device, server, &[]);
     for round in 0..ROUNDS {
         // A text: the server returns what comes before its end.
         let mut data: Vec<u8> = (1 + round..=250).cycle().take(LENGTH as usize).collect();
