@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-mod by;
+mod codec;
 mod engine;
 mod hand;
 mod measure;
@@ -99,7 +99,7 @@ fn each(messages: &[Message], mut job: impl FnMut(String, &Job)) {
                     "{}/{}/{}",
                     message.name,
                     found.task.name(),
-                    found.by.name().replace(' ', "-")
+                    found.codec.name().replace(' ', "-")
                 ),
                 found,
             );
@@ -138,8 +138,8 @@ fn row(message: &Message, task: Task, peers: &[Peer]) -> Option<Row> {
     let found = measure::measure(&mut here.chain(there).collect::<Vec<_>>());
     let names = jobs
         .iter()
-        .map(|job| job.by)
-        .chain(peers.iter().map(|peer| peer.by));
+        .map(|job| job.codec)
+        .chain(peers.iter().map(|peer| peer.codec));
     Some(Row {
         message: message.name,
         bytes: message.bytes.len(),

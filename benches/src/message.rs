@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use crate::by::By;
+use crate::codec::Codec;
 
 /// What a job does with its message, again and again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ impl Task {
 /// One codec's way to do one task.
 pub(crate) struct Job {
     pub(crate) task: Task,
-    pub(crate) by: By,
+    pub(crate) codec: Codec,
     /// Does it so many times.
     pub(crate) run: RefCell<Box<dyn FnMut(u64)>>,
 }
@@ -89,29 +89,29 @@ impl Message {
             jobs: Vec::new(),
             sum: None,
         };
-        message.encode(By::Generated, move |buffer| Some(encode(buffer)))
+        message.encode(Codec::Generated, move |buffer| Some(encode(buffer)))
     }
 
     /// A decoder.
     pub(crate) fn decode<R: Verdict>(
         self,
-        by: By,
+        codec: Codec,
         decode: impl Fn(&'static [u8]) -> R + 'static,
     ) -> Self {
         assert!(
             decode(self.bytes).accepts(),
             "{}: {} refuses it",
             self.name,
-            by.name()
+            codec.name()
         );
         let bytes = self.bytes;
-        self.job(Task::Decode, by, move || decode(black_box(bytes)))
+        self.job(Task::Decode, codec, move || decode(black_box(bytes)))
     }
 
     /// A decoder which reads every field; all must find the same sum.
     pub(crate) fn visit(
         mut self,
-        by: By,
+        codec: Codec,
         visit: impl Fn(&'static [u8]) -> Option<u64> + 'static,
     ) -> Self {
         let found = visit(self.bytes);
@@ -121,16 +121,16 @@ impl Message {
             Some(sum),
             "{}: {} reads something else",
             self.name,
-            by.name()
+            codec.name()
         );
         let bytes = self.bytes;
-        self.job(Task::Visit, by, move || visit(black_box(bytes)))
+        self.job(Task::Visit, codec, move || visit(black_box(bytes)))
     }
 
     /// An encoder; all must write the same bytes.
     pub(crate) fn encode(
         self,
-        by: By,
+        codec: Codec,
         encode: impl Fn(&mut [u8]) -> Option<usize> + 'static,
     ) -> Self {
         let mut buffer = vec![0xee; self.bytes.len()];
@@ -140,35 +140,40 @@ impl Message {
             *self.bytes,
             "{}: {} writes something else",
             self.name,
-            by.name()
+            codec.name()
         );
         // A buffer for each job, as a connection has one.
         let mut buffer = vec![0; self.bytes.len() + 4096];
-        self.job(Task::Encode, by, move || encode(black_box(&mut buffer)))
+        self.job(Task::Encode, codec, move || encode(black_box(&mut buffer)))
     }
 
     /// An encoder to a list of pieces, which says how many bytes they are together.
-    pub(crate) fn gather(self, by: By, gather: impl Fn() -> Option<usize> + 'static) -> Self {
-        self.counting(Task::Gather, by, gather)
+    pub(crate) fn gather(self, codec: Codec, gather: impl Fn() -> Option<usize> + 'static) -> Self {
+        self.counting(Task::Gather, codec, gather)
     }
 
     /// A counter of bytes.
-    pub(crate) fn length(self, by: By, length: impl Fn() -> Option<usize> + 'static) -> Self {
-        self.counting(Task::Length, by, length)
+    pub(crate) fn length(self, codec: Codec, length: impl Fn() -> Option<usize> + 'static) -> Self {
+        self.counting(Task::Length, codec, length)
     }
 
-    fn counting(self, task: Task, by: By, count: impl Fn() -> Option<usize> + 'static) -> Self {
+    fn counting(
+        self,
+        task: Task,
+        codec: Codec,
+        count: impl Fn() -> Option<usize> + 'static,
+    ) -> Self {
         assert_eq!(
             count(),
             Some(self.bytes.len()),
             "{}: {} counts otherwise",
             self.name,
-            by.name()
+            codec.name()
         );
-        self.job(task, by, count)
+        self.job(task, codec, count)
     }
 
-    fn job<R>(mut self, task: Task, by: By, mut work: impl FnMut() -> R + 'static) -> Self {
+    fn job<R>(mut self, task: Task, codec: Codec, mut work: impl FnMut() -> R + 'static) -> Self {
         let run = move |times| {
             for _ in 0..times {
                 black_box(&once(&mut work));
@@ -176,7 +181,7 @@ impl Message {
         };
         self.jobs.push(Job {
             task,
-            by,
+            codec,
             run: RefCell::new(Box::new(run)),
         });
         self

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::by::By;
+use crate::codec::Codec;
 use crate::message::{Message, Task};
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
@@ -30,7 +30,7 @@ pub(crate) struct Peers {
 /// Why a peer, or one message of it, is not measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Note {
-    pub(crate) by: By,
+    pub(crate) codec: Codec,
     /// All of them, if none is named.
     pub(crate) message: Option<&'static str>,
     pub(crate) reason: String,
@@ -38,7 +38,7 @@ pub(crate) struct Note {
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.by.name())?;
+        f.write_str(self.codec.name())?;
         if let Some(message) = self.message {
             write!(f, ", {message}")?;
         }
@@ -57,23 +57,23 @@ pub(crate) fn start(messages: &[Message], target: &Path) -> Peers {
         build_crates(&out).map(|()| command(&out.join("release/rpcrdma-benches-peers"), &[name]))
     };
     peers.add(
-        By::Rpcgen,
+        Codec::Rpcgen,
         build_rpcgen(&out).map(|()| command(&out.join("rpcgen/peer"), &[])),
         messages,
     );
-    peers.add(By::Fastxdr, crates("fastxdr"), messages);
-    peers.add(By::XdrCodec, crates("xdr-codec"), messages);
+    peers.add(Codec::Fastxdr, crates("fastxdr"), messages);
+    peers.add(Codec::XdrCodec, crates("xdr-codec"), messages);
     peers
 }
 
 impl Peers {
-    fn add(&mut self, by: By, command: Result<Command, String>, messages: &[Message]) {
+    fn add(&mut self, codec: Codec, command: Result<Command, String>, messages: &[Message]) {
         let bytes: Vec<_> = messages
             .iter()
             .map(|message| (message.name, message.bytes))
             .collect();
         let started = command.and_then(|command| {
-            Peer::start(by, command, &bytes).map_err(|error| format!("does not run: {error}"))
+            Peer::start(codec, command, &bytes).map_err(|error| format!("does not run: {error}"))
         });
         match started {
             Ok((peer, notes)) => {
@@ -81,7 +81,7 @@ impl Peers {
                 self.notes.extend(notes);
             }
             Err(reason) => self.notes.push(Note {
-                by,
+                codec,
                 message: None,
                 reason,
             }),
@@ -153,7 +153,7 @@ fn complaint(written: &str) -> String {
 
 /// A codec in another process.
 pub(crate) struct Peer {
-    pub(crate) by: By,
+    pub(crate) codec: Codec,
     tasks: HashMap<&'static str, Vec<Task>>,
     child: Child,
     /// None when the peer is to end.
@@ -167,7 +167,7 @@ struct Pipes {
 
 impl Peer {
     fn start(
-        by: By,
+        codec: Codec,
         mut command: Command,
         messages: &[(&'static str, &'static [u8])],
     ) -> io::Result<(Self, Vec<Note>)> {
@@ -181,7 +181,7 @@ impl Peer {
             answers: BufReader::new(answers),
         });
         let mut peer = Self {
-            by,
+            codec,
             tasks: HashMap::new(),
             child,
             pipes: RefCell::new(pipes),
@@ -191,7 +191,7 @@ impl Peer {
             match parse_tasks(&peer.ask(&format!("message {name} {}", hex(bytes)))?) {
                 Ok(tasks) => drop(peer.tasks.insert(name, tasks)),
                 Err(reason) => notes.push(Note {
-                    by,
+                    codec,
                     message: Some(name),
                     reason,
                 }),
@@ -214,7 +214,11 @@ impl Peer {
         {
             Ok(time) => time,
             Err(reason) => {
-                eprintln!("{}, {message}, {}: {reason}", self.by.name(), task.name());
+                eprintln!(
+                    "{}, {message}, {}: {reason}",
+                    self.codec.name(),
+                    task.name()
+                );
                 Duration::MAX
             }
         }
@@ -290,7 +294,7 @@ mod tests {
     /// A peer that answers by rote.
     fn rote(script: &str) -> io::Result<(Peer, Vec<Note>)> {
         Peer::start(
-            By::Fastxdr,
+            Codec::Fastxdr,
             command(Path::new("sh"), &["-c", script]),
             &MESSAGES,
         )
@@ -341,7 +345,7 @@ mod tests {
     #[test]
     fn notes_as_footnotes() {
         let note = Note {
-            by: By::Rpcgen,
+            codec: Codec::Rpcgen,
             message: None,
             reason: "missing rpcsvc-proto".to_owned(),
         };
@@ -366,7 +370,7 @@ mod tests {
         assert_eq!(
             notes,
             [Note {
-                by: By::Fastxdr,
+                codec: Codec::Fastxdr,
                 message: Some("unknown"),
                 reason
             }]
@@ -393,9 +397,9 @@ mod tests {
             running: Vec::new(),
             notes: Vec::new(),
         };
-        peers.add(By::Rpcgen, Err("missing rpcsvc-proto".to_owned()), &[]);
+        peers.add(Codec::Rpcgen, Err("missing rpcsvc-proto".to_owned()), &[]);
         peers.add(
-            By::Fastxdr,
+            Codec::Fastxdr,
             Ok(command(Path::new("/nowhere/peer"), &[])),
             &[],
         );

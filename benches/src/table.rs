@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::by::By;
+use crate::codec::Codec;
 use crate::measure::Times;
 use crate::message::Task;
 
@@ -11,14 +11,14 @@ pub(crate) struct Row {
     pub(crate) message: &'static str,
     pub(crate) bytes: usize,
     pub(crate) task: Task,
-    pub(crate) times: Vec<(By, Times)>,
+    pub(crate) times: Vec<(Codec, Times)>,
 }
 
 impl Row {
-    fn of(&self, by: By) -> Option<Times> {
+    fn of(&self, codec: Codec) -> Option<Times> {
         self.times
             .iter()
-            .find(|(found, _)| *found == by)
+            .find(|(found, _)| *found == codec)
             .map(|(_, times)| *times)
     }
 }
@@ -28,8 +28,8 @@ pub(crate) struct Table(pub(crate) Vec<Row>);
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits = By::LIMITS.map(|by| format!("of {}", by.name()));
-        let others = By::OTHERS.map(By::name);
+        let limits = Codec::LIMITS.map(|codec| format!("of {}", codec.name()));
+        let others = Codec::OTHERS.map(Codec::name);
         let heads = ["message", "bytes", "task", "generated, ns", "quartiles"];
         let heads = heads
             .into_iter()
@@ -43,7 +43,7 @@ impl fmt::Display for Table {
 }
 
 fn line(row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Some(generated) = row.of(By::Generated) else {
+    let Some(generated) = row.of(Codec::Generated) else {
         return Ok(());
     };
     let [low, high] = generated.quartiles;
@@ -61,11 +61,17 @@ fn line(row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         number(low),
         number(high)
     )?;
-    for by in By::LIMITS {
-        cell(row.of(by).map(|times| generated.median / times.median), f)?;
+    for codec in Codec::LIMITS {
+        cell(
+            row.of(codec).map(|times| generated.median / times.median),
+            f,
+        )?;
     }
-    for by in By::OTHERS {
-        cell(row.of(by).map(|times| times.median / generated.median), f)?;
+    for codec in Codec::OTHERS {
+        cell(
+            row.of(codec).map(|times| times.median / generated.median),
+            f,
+        )?;
     }
     writeln!(f)
 }
@@ -97,9 +103,9 @@ mod tests {
             quartiles: [median, median * 2.0],
         };
         let times = vec![
-            (By::Generated, times(6.0)),
-            (By::Hand, times(5.0)),
-            (By::Rpcgen, times(90.0)),
+            (Codec::Generated, times(6.0)),
+            (Codec::Hand, times(5.0)),
+            (Codec::Rpcgen, times(90.0)),
         ];
         let table = Table(vec![Row {
             message: "m",

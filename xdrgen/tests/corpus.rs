@@ -12,7 +12,7 @@ use xdrgen_build::{Code, Compilation, Config, Module, Style};
 
 /// A construct that is refused: the projects' files that have it, the XDR, and the code and a line of
 /// the report.
-struct Refused {
+struct RejectedConstruct {
     files: &'static [&'static str],
     xdr: &'static str,
     code: Code,
@@ -21,8 +21,8 @@ struct Refused {
 
 /// The files that rpcgen accepts, because it passes names to C unresolved, and that the compiler
 /// refuses.
-const REFUSED: &[Refused] = &[
-    Refused {
+const REJECTED: &[RejectedConstruct] = &[
+    RejectedConstruct {
         files: &[
             "libvirt: admin_protocol.x, lock_protocol.x, log_protocol.x, remote_protocol.x, virnetprotocol.x",
         ],
@@ -30,31 +30,31 @@ const REFUSED: &[Refused] = &[
         code: Code::UndefinedConstant,
         cause: "`UUID_LEN` may come from this file",
     },
-    Refused {
+    RejectedConstruct {
         files: &["libvirt: admin_protocol.x, remote_protocol.x"],
         xdr: "%#include <types.h>\nunion value switch (int kind) { case KIND_INT: int i; };\n",
         code: Code::UndefinedConstant,
         cause: "`KIND_INT` may come from this file",
     },
-    Refused {
+    RejectedConstruct {
         files: &["libvirt: lxc_protocol.x, qemu_protocol.x", "RFC 5663"],
         xdr: "%#include \"remote.h\"\nstruct open_args { remote_domain domain; };\n",
         code: Code::UndefinedType,
         cause: "no XDR of that include is beside the document",
     },
-    Refused {
+    RejectedConstruct {
         files: &["RFC 7861"],
         xdr: "enum kind { LABEL = 0, PRIVS = 1 };\nenum item { LABEL = 0 };\n",
         code: Code::DuplicateDefinition,
         cause: "`LABEL` is defined twice",
     },
-    Refused {
+    RejectedConstruct {
         files: &["reffs: nfsv42_xdr.x"],
         xdr: "const V2_FLAGS_ONE = FLAGS_ONE;\n",
         code: Code::UndefinedConstant,
         cause: "no constant is named `FLAGS_ONE`",
     },
-    Refused {
+    RejectedConstruct {
         files: &["libtirpc, rpcsvc-proto: key_prot.x"],
         xdr: "const MODULUS = \"d4a0ba02\";\n",
         code: Code::InvalidToken,
@@ -64,12 +64,12 @@ const REFUSED: &[Refused] = &[
 
 #[test]
 fn the_report_names_the_cause() {
-    for Refused {
+    for RejectedConstruct {
         files,
         xdr,
         code,
         cause,
-    } in REFUSED
+    } in REJECTED
     {
         let compilation = check(xdr);
         let report = compilation.report(Style::Plain);
@@ -261,7 +261,7 @@ fn shared_files() -> Option<Vec<PathBuf>> {
     Some(files)
 }
 
-/// Of the files that rpcgen accepts, those that are refused have a cause in `REFUSED`.
+/// Of the files that rpcgen accepts, those that are refused have a cause in `REJECTED`.
 #[test]
 fn what_rpcgen_accepts_is_accepted() {
     let rpcgen = Command::new("rpcgen").arg("--version").output().is_ok();
@@ -270,7 +270,7 @@ fn what_rpcgen_accepts_is_accepted() {
             "what_rpcgen_accepts needs rpcgen, and shared/corpus beside the checkout",
         );
     };
-    let listed: String = REFUSED
+    let listed: String = REJECTED
         .iter()
         .flat_map(|refused| refused.files)
         .copied()

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use xdrgen_runtime::{Array, Decode, Encode, GatherEntry};
 
 use super::encoded;
-use crate::by::By;
+use crate::codec::Codec;
 use crate::message::Message;
 
 /// `eof` and data of a READ of so many bytes, so that there is padding.
@@ -25,10 +25,10 @@ fn opaque() -> Message {
     let message = Message::new("opaque-1M", move |buffer| encoded(&value, buffer));
     let bytes = message.bytes;
     message
-        .encode(By::Memcpy, move |buffer| copy(bytes, buffer))
-        .decode(By::Generated, <(bool, &[u8])>::from_bytes)
-        .decode(By::Memcpy, |bytes| Some(bytes.to_vec()))
-        .gather(By::Generated, move || {
+        .encode(Codec::Memcpy, move |buffer| copy(bytes, buffer))
+        .decode(Codec::Generated, <(bool, &[u8])>::from_bytes)
+        .decode(Codec::Memcpy, |bytes| Some(bytes.to_vec()))
+        .gather(Codec::Generated, move || {
             let (mut buf, mut entries) = ([0; 64], [GatherEntry::default(); 4]);
             black_box(&value)
                 .gather(&mut buf, &mut entries)
@@ -56,17 +56,17 @@ fn integers(name: &'static str, count: u32) -> Message {
     let place = std::cell::RefCell::new(vec![0; integers.len()]);
     let sum = |array: Array<'_, u32>| array.iter().map(u64::from).sum::<u64>();
     message
-        .encode(By::Memcpy, move |buffer| copy(bytes, buffer))
-        .decode(By::Generated, move |bytes| {
+        .encode(Codec::Memcpy, move |buffer| copy(bytes, buffer))
+        .decode(Codec::Generated, move |bytes| {
             let array = Array::<u32>::from_bytes(bytes)?;
             Ok::<_, xdrgen_runtime::Error>(array.copy_to_slice(black_box(&mut place.borrow_mut())))
         })
-        .decode(By::Owned, Vec::<u32>::from_bytes)
-        .decode(By::Memcpy, |bytes| Some(bytes.to_vec()))
-        .visit(By::Generated, move |bytes| {
+        .decode(Codec::Owned, Vec::<u32>::from_bytes)
+        .decode(Codec::Memcpy, |bytes| Some(bytes.to_vec()))
+        .visit(Codec::Generated, move |bytes| {
             Some(sum(Array::from_bytes(bytes).ok()?))
         })
-        .visit(By::Hand, |bytes| {
+        .visit(Codec::Hand, |bytes| {
             let words = bytes.get(4..)?.as_chunks::<4>().0;
             Some(
                 words

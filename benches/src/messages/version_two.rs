@@ -12,7 +12,7 @@ use rpcrdma_proto::v2::{
 use xdrgen_runtime::{Decode, Encode, Error, ErrorKind, List};
 
 use super::encoded;
-use crate::by::By;
+use crate::codec::Codec;
 use crate::hand::{self, chunks, placement};
 use crate::message::Message;
 
@@ -103,19 +103,19 @@ fn header(
         reply,
     };
     let message = Message::new(name, move |buffer| encoded(&value, buffer))
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             chunks::encode::<2>(&by_hand, buffer)
         })
-        .decode(By::Generated, XprtHdr::from_bytes)
-        .decode(By::Owned, owned::XprtHdr::from_bytes)
-        .decode(By::Hand, chunks::visit::<2>)
-        .decode(By::Locating, chunks::locate::<2, false>)
-        .decode(By::Limited, chunks::locate::<2, true>)
-        .visit(By::Generated, |bytes| {
+        .decode(Codec::Generated, XprtHdr::from_bytes)
+        .decode(Codec::Owned, owned::XprtHdr::from_bytes)
+        .decode(Codec::Hand, chunks::visit::<2>)
+        .decode(Codec::Locating, chunks::locate::<2, false>)
+        .decode(Codec::Limited, chunks::locate::<2, true>)
+        .visit(Codec::Generated, |bytes| {
             Some(sum(&XprtHdr::from_bytes(bytes).ok()?))
         })
-        .visit(By::Hand, chunks::visit::<2>)
-        .length(By::Generated, move || value.encoded_len().ok());
+        .visit(Codec::Hand, chunks::visit::<2>)
+        .length(Codec::Generated, move || value.encoded_len().ok());
     again::<XprtHdr<'static>>(message)
 }
 
@@ -124,7 +124,7 @@ pub(super) fn again<T: Decode<'static> + Encode + 'static>(message: Message) -> 
     let Ok(decoded) = T::from_bytes(message.bytes) else {
         return message;
     };
-    message.encode(By::Again, move |buffer| {
+    message.encode(Codec::Reencode, move |buffer| {
         decoded.encode_to_slice(buffer).ok()
     })
 }
@@ -234,7 +234,7 @@ fn connprop() -> Message {
     };
     let by_hand = VALUES.map(|(_, property)| property);
     Message::new("connprop", encode)
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             hand::properties::encode(
                 [XID, 2, CREDITS],
                 black_box(&by_hand),
@@ -242,11 +242,11 @@ fn connprop() -> Message {
                 buffer,
             )
         })
-        .decode(By::Generated, operation)
-        .decode(By::Hand, hand::properties::visit)
-        .decode(By::Locating, hand::properties::locate)
-        .visit(By::Generated, connprop_sum)
-        .visit(By::Hand, hand::properties::visit)
+        .decode(Codec::Generated, operation)
+        .decode(Codec::Hand, hand::properties::visit)
+        .decode(Codec::Locating, hand::properties::locate)
+        .visit(Codec::Generated, connprop_sum)
+        .visit(Codec::Hand, hand::properties::visit)
 }
 
 fn connprop_sum(bytes: &'static [u8]) -> Option<u64> {
@@ -343,14 +343,14 @@ fn xmtreq() -> Message {
         tail: [2, 1, 400],
     };
     Message::new("xmtreq", encode)
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             placement::encode(black_box(&by_hand), buffer)
         })
-        .decode(By::Generated, operation)
-        .decode(By::Hand, placement::visit)
-        .decode(By::Locating, placement::locate)
-        .visit(By::Generated, xmtreq_sum)
-        .visit(By::Hand, placement::visit)
+        .decode(Codec::Generated, operation)
+        .decode(Codec::Hand, placement::visit)
+        .decode(Codec::Locating, placement::locate)
+        .visit(Codec::Generated, xmtreq_sum)
+        .visit(Codec::Hand, placement::visit)
 }
 
 fn xmtreq_sum(bytes: &'static [u8]) -> Option<u64> {

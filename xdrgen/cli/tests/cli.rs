@@ -188,7 +188,7 @@ fn levels_of_lints() {
         check(0, &["warned.x", "--allow", "empty-declaration"]),
         CLEAN_REPORT
     );
-    // A bare file has the preludes. Their use is a lint.
+    // A file without a manifest uses all preludes. Their use is a lint.
     assert_eq!(check(0, &["prelude.x"]), CLEAN_REPORT);
     assert!(
         check(0, &["prelude.x", "--warn", "prelude-type"]).starts_with("warning[prelude-type]")

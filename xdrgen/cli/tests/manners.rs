@@ -1,4 +1,5 @@
-//! What commands have in common: JSON, `-v`, completions, manual pages, and where output can go.
+//! Tests the common behaviour of commands: JSON, `-v`, completions, manual pages, and output
+//! errors.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
@@ -18,7 +19,7 @@ fn xdrgen(arguments: &[&str]) -> Output {
     command(Path::new(WORKSPACE), arguments).output().unwrap()
 }
 
-/// Returns the lines of JSON of a command that succeeds.
+/// Returns the JSON lines that a successful command prints.
 fn json(arguments: &[&str]) -> Vec<serde_json::Value> {
     let output = xdrgen(arguments);
     assert!(output.status.success(), "{output:?}");

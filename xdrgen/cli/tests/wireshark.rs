@@ -1,4 +1,4 @@
-//! `xdrgen generate --wireshark`: what it writes, and what it refuses.
+//! Tests `xdrgen generate --wireshark`: its output, and invalid arguments.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;

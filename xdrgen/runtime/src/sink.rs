@@ -86,8 +86,8 @@ pub trait Sink<'s> {
         self.padded(b)
     }
 
-    /// Encodes an item of at most `max` bytes. A transport's sink may move it out of the message; by
-    /// default its bytes are encoded in place.
+    /// Encodes an item of at most `max` bytes. A transport's sink may move it out of the message;
+    /// by default its bytes are encoded in place.
     ///
     /// # Errors
     /// Returns `TooLong` if the item is longer than `max`, and `BufferFull` if the sink is full.

@@ -1,4 +1,5 @@
-//! Helpers of the tests: types that resemble generated ones, and the laws of all types.
+//! Test helpers: types that resemble generated types, and checks of the laws that hold for all
+//! types.
 
 use core::fmt::Debug;
 use proptest::prelude::*;

@@ -144,7 +144,7 @@ pub(crate) fn sections(text: &str) -> Vec<Section> {
     let mut found: Vec<Section> = Vec::new();
     let mut counters = Counters::default();
     let (mut line, mut counted) = (1, 0);
-    // The section whose `<name>` has not come, and whether its text is next.
+    // The section whose `<name>` was not read yet, and whether its text is next.
     let (mut unnamed, mut in_name) = (None, false);
     for (at, piece) in pieces(text) {
         line += text[counted..at].matches('\n').count();
@@ -188,7 +188,7 @@ pub(crate) fn sections(text: &str) -> Vec<Section> {
     found
 }
 
-/// The numbers of the sections that are open, and of their last parts.
+/// The numbers of the open sections, and of their last subsections.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// The number of the last part at each level.
@@ -200,7 +200,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Numbers what follows as appendices.
+    /// Numbers the following sections as appendices.
     pub(super) fn begin_appendices(&mut self) {
         *self = Self {
             appendix: true,
@@ -208,8 +208,8 @@ impl Counters {
         };
     }
 
-    /// Returns the number of the next section at the current level, and enters it. A section within
-    /// one without a number has none.
+    /// Returns the number of the next section at the current level, and enters it. A subsection of
+    /// a section without a number has no number.
     fn open(&mut self, numbered: bool) -> Option<String> {
         if !numbered || self.unnumbered > 0 {
             self.unnumbered += 1;

@@ -10,8 +10,8 @@ use crate::source::{SourceMap, Span};
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// Renders diagnostics as a log of SARIF 2.1.0 with one run, in one line. Code scanning services and
-/// editors read it.
+/// Renders diagnostics as a log of SARIF 2.1.0 with one run, in one line. Code scanning services
+/// and editors read it.
 ///
 /// The log contains all codes with their default levels. A result has its position, its notes as
 /// related locations, and those fixes that change one line of the document as published. A relative

@@ -109,7 +109,7 @@ fn items_are_found_in_order_and_an_empty_one_is_in_the_stream() {
 #[test]
 fn the_length_in_the_stream_counts() {
     let (whole, reduced) = messages();
-    // Ganesha returns the padding as a part of the item.
+    // NFS-Ganesha returns the padding as a part of the item.
     let longer = [item(0, b"hello\0\0\0"), item(0, b""), item(0, b"12345678")];
     let list = ItemList::new(&reduced, &longer, Matching::InOrder);
     assert_records(&decode(&list).unwrap(), &whole);

@@ -147,7 +147,7 @@ fn plain_xdr_is_formatted() {
     assert!(session.request("textDocument/formatting", params).is_null());
 }
 
-/// A name in running text is found as one in XDR is, in each format of drafts.
+/// Names in running text are found like names in XDR, in each format of drafts.
 #[test]
 fn drafts_of_each_format() {
     for name in ["draft-a-00.txt", "draft-a-00.md", "draft-a-00.xml"] {
@@ -179,7 +179,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     uri::of(&uri::canonical(&path))
 }
 
-/// Documents of a manifest see each other as the editor has them, saved or not.
+/// Documents of a manifest see each other's current text in the editor, saved or not.
 #[test]
 fn documents_of_a_manifest_are_one_project() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -202,7 +202,7 @@ fn documents_of_a_manifest_are_one_project() {
     session.close(&base);
     session.refresh();
     assert_eq!(session.found(&ext), json!([]));
-    // A manifest that is saved without the document: it is a document of its own.
+    // The manifest no longer names the document, so that the document is checked alone.
     write(
         folder,
         "spec/xdrgen.toml",

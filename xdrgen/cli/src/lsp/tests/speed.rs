@@ -1,5 +1,5 @@
-//! The time of an answer on documents of the size of RFCs. It is printed and not asserted: other
-//! processes of the machine count too.
+//! The response time for documents of the size of RFCs. It is printed and not asserted, because it
+//! depends on other processes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use super::{Session, range};
 
 const ROUNDS: u32 = 21;
 
-/// Types a letter at the end of a name and removes it, and returns the median of the times from a
-/// change to its diagnostics and to a hover text.
+/// Types a letter at the end of a name and removes it. Returns the median times from a change to
+/// its diagnostics and to a hover text.
 fn median(uri: &str, text: &str, name: &str) -> (Duration, Duration) {
     let mut session = Session::new();
     session.open(uri, text);

@@ -2,16 +2,16 @@
 
 /// Whose codec it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum By {
+pub(crate) enum Codec {
     /// Generated, borrowed; limits and all.
     Generated,
     /// Generated, owned.
     Owned,
     /// Generated, encoding what was decoded instead of slices.
-    Again,
-    /// By hand.
+    Reencode,
+    /// Codec hand.
     Hand,
-    /// By hand, with lists located but not read.
+    /// Codec hand, with lists located but not read.
     Locating,
     /// The same, with the elements counted against a limit.
     Limited,
@@ -25,13 +25,13 @@ pub(crate) enum By {
     XdrCodec,
 }
 
-impl By {
+impl Codec {
     /// What generated code is held against: its time over theirs is told.
     pub(crate) const LIMITS: [Self; 4] = [Self::Hand, Self::Locating, Self::Limited, Self::Memcpy];
     /// What is expected to take longer: its time over that of generated code is told.
     pub(crate) const OTHERS: [Self; 5] = [
         Self::Owned,
-        Self::Again,
+        Self::Reencode,
         Self::Rpcgen,
         Self::Fastxdr,
         Self::XdrCodec,
@@ -41,7 +41,7 @@ impl By {
         match self {
             Self::Generated => "generated",
             Self::Owned => "owned",
-            Self::Again => "re-encode",
+            Self::Reencode => "re-encode",
             Self::Hand => "by hand",
             Self::Locating => "locating",
             Self::Limited => "limited",
