@@ -1,34 +1,34 @@
-//! Whose codec it is.
+//! The codecs that the benchmark compares.
 
-/// Whose codec it is.
+/// A codec that the benchmark compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Codec {
-    /// Generated, borrowed; limits and all.
+    /// Generated code, borrowed shape, with limits.
     Generated,
-    /// Generated, owned.
+    /// Generated code, owned shape.
     Owned,
-    /// Generated, encoding what was decoded instead of slices.
+    /// Generated code that encodes a decoded value instead of slices.
     Reencode,
-    /// Codec hand.
+    /// Code written by hand.
     Hand,
-    /// Codec hand, with lists located but not read.
+    /// Code written by hand that locates lists but does not read them.
     Locating,
-    /// The same, with the elements counted against a limit.
+    /// The same, which also counts the elements against a limit.
     Limited,
-    /// `memcpy` of as many bytes, to memory of the same kind.
+    /// `memcpy` of the same number of bytes, to memory of the same kind.
     Memcpy,
-    /// The C of `rpcgen`, by way of libtirpc.
+    /// The C code of `rpcgen`, with libtirpc.
     Rpcgen,
     /// The crate `fastxdr`.
     Fastxdr,
-    /// The crate `xdr-codec`, with what its `xdrgen` generates.
+    /// The crate `xdr-codec`, with code that its `xdrgen` generates.
     XdrCodec,
 }
 
 impl Codec {
-    /// What generated code is held against: its time over theirs is told.
+    /// Codecs that are faster. The table shows the time of generated code divided by theirs.
     pub(crate) const LIMITS: [Self; 4] = [Self::Hand, Self::Locating, Self::Limited, Self::Memcpy];
-    /// What is expected to take longer: its time over that of generated code is told.
+    /// Codecs that are slower. The table shows their time divided by that of generated code.
     pub(crate) const OTHERS: [Self; 5] = [
         Self::Owned,
         Self::Reencode,

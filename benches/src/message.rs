@@ -1,22 +1,22 @@
-//! A message, and every codec that reads or writes it here.
+//! A message, and the codecs of this process that read or write it.
 
 use std::cell::RefCell;
 use std::hint::black_box;
 
 use crate::codec::Codec;
 
-/// What a job does with its message, again and again.
+/// The task that a job repeats with its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
-    /// Bytes to a value, or to where its parts are.
+    /// Decodes bytes to a value, or to the locations of its parts.
     Decode,
-    /// Bytes to a sum over every field.
+    /// Decodes bytes to the sum of all fields.
     Visit,
-    /// A value to bytes.
+    /// Encodes a value to bytes.
     Encode,
-    /// A value to a gather list.
+    /// Encodes a value to a gather list.
     Gather,
-    /// A value to the number of its bytes.
+    /// Computes the encoded length of a value.
     Length,
 }
 
@@ -40,24 +40,24 @@ impl Task {
     }
 }
 
-/// One codec's way to do one task.
+/// The execution of one task by one codec.
 pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) codec: Codec,
-    /// Does it so many times.
+    /// Runs the task a number of times.
     pub(crate) run: RefCell<Box<dyn FnMut(u64)>>,
 }
 
-/// A message as it travels, and its jobs.
+/// An encoded message, and its jobs.
 pub(crate) struct Message {
     pub(crate) name: &'static str,
     pub(crate) bytes: &'static [u8],
     pub(crate) jobs: Vec<Job>,
-    /// What each visitor must find.
+    /// The sum that each visitor must return.
     sum: Option<u64>,
 }
 
-/// What a decoder returns, as it is: to make another type of it would be part of what is measured.
+/// The result of a decoder. It is not converted, because the conversion would be measured too.
 pub(crate) trait Verdict {
     fn accepts(&self) -> bool;
 }
@@ -74,11 +74,11 @@ impl<T, E> Verdict for Result<T, E> {
     }
 }
 
-/// More than any message here takes.
+/// More bytes than any message here takes.
 const ROOM: usize = 1 << 21;
 
 impl Message {
-    /// The message that `encode` writes; this is the generated codec's job, too.
+    /// Creates the message that `encode` writes. `encode` is also the job of the generated codec.
     pub(crate) fn new(name: &'static str, encode: impl Fn(&mut [u8]) -> usize + 'static) -> Self {
         let mut buffer = vec![0; ROOM];
         let used = encode(&mut buffer);
@@ -92,7 +92,7 @@ impl Message {
         message.encode(Codec::Generated, move |buffer| Some(encode(buffer)))
     }
 
-    /// A decoder.
+    /// Adds a decoder.
     pub(crate) fn decode<R: Verdict>(
         self,
         codec: Codec,
@@ -108,7 +108,7 @@ impl Message {
         self.job(Task::Decode, codec, move || decode(black_box(bytes)))
     }
 
-    /// A decoder which reads every field; all must find the same sum.
+    /// Adds a decoder that reads every field. All such decoders must return the same sum.
     pub(crate) fn visit(
         mut self,
         codec: Codec,
@@ -127,7 +127,7 @@ impl Message {
         self.job(Task::Visit, codec, move || visit(black_box(bytes)))
     }
 
-    /// An encoder; all must write the same bytes.
+    /// Adds an encoder. All encoders must write the same bytes.
     pub(crate) fn encode(
         self,
         codec: Codec,
@@ -142,17 +142,17 @@ impl Message {
             self.name,
             codec.name()
         );
-        // A buffer for each job, as a connection has one.
+        // Each job has a buffer of its own, as a connection does.
         let mut buffer = vec![0; self.bytes.len() + 4096];
         self.job(Task::Encode, codec, move || encode(black_box(&mut buffer)))
     }
 
-    /// An encoder to a list of pieces, which says how many bytes they are together.
+    /// Adds an encoder to a list of pieces, which returns their total length.
     pub(crate) fn gather(self, codec: Codec, gather: impl Fn() -> Option<usize> + 'static) -> Self {
         self.counting(Task::Gather, codec, gather)
     }
 
-    /// A counter of bytes.
+    /// Adds a job that computes the encoded length.
     pub(crate) fn length(self, codec: Codec, length: impl Fn() -> Option<usize> + 'static) -> Self {
         self.counting(Task::Length, codec, length)
     }
@@ -188,7 +188,7 @@ impl Message {
     }
 }
 
-/// A call that is not merged with its surroundings, as in a program of several modules.
+/// Calls the work without inlining it, as in a program of several modules.
 #[inline(never)]
 fn once<R>(work: &mut impl FnMut() -> R) -> R {
     work()

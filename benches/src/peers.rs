@@ -1,11 +1,12 @@
-//! Codecs of others, each in a process of its own: no C and no old crate is part of this workspace.
+//! Codecs of other projects, each in a process of its own, so that neither C code nor old crates
+//! are part of this workspace.
 //!
 //! A peer answers each line with a line:
 //!
-//! - `message NAME HEX`: the tasks that it can do with these bytes, after it has tried them; or
-//!   `-` and why there are none;
-//! - `run NAME TASK COUNT`: the nanoseconds that so many executions took, by its own clock, so that
-//!   the way to it costs nothing.
+//! - `message NAME HEX`: the tasks that it supports for these bytes, after it has tried them; or
+//!   `-` and the reason why there are none;
+//! - `run NAME TASK COUNT`: the nanoseconds for COUNT executions. The peer measures them, so that
+//!   communication is not included.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,17 +22,17 @@ use crate::message::{Message, Task};
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 
-/// The peers that there are, and what is missing.
+/// The running peers, and notes on missing ones.
 pub(crate) struct Peers {
     pub(crate) running: Vec<Peer>,
     pub(crate) notes: Vec<Note>,
 }
 
-/// Why a peer, or one message of it, is not measured.
+/// The reason why a peer, or one message of a peer, is not measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Note {
     pub(crate) codec: Codec,
-    /// All of them, if none is named.
+    /// The message; `None` if it applies to all messages.
     pub(crate) message: Option<&'static str>,
     pub(crate) reason: String,
 }
@@ -104,7 +105,8 @@ fn build_rpcgen(out: &Path) -> Result<(), String> {
     build(&mut command)
 }
 
-/// What is fresh is not built again, so that it may be asked for once for each crate.
+/// Builds the peers that are crates. Cargo does not rebuild a fresh crate, so that this may be
+/// called for each crate.
 fn build_crates(out: &Path) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = format!("{DIRECTORY}/crates/Cargo.toml");
@@ -137,7 +139,7 @@ fn build(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// The line that tells most of what a compiler wrote.
+/// Returns the most informative line of a compiler's output.
 fn complaint(written: &str) -> String {
     let lines = || {
         written
@@ -156,7 +158,7 @@ pub(crate) struct Peer {
     pub(crate) codec: Codec,
     tasks: HashMap<&'static str, Vec<Task>>,
     child: Child,
-    /// None when the peer is to end.
+    /// `None` after the pipes are closed to end the peer.
     pipes: RefCell<Option<Pipes>>,
 }
 
@@ -200,12 +202,12 @@ impl Peer {
         Ok((peer, notes))
     }
 
-    /// What it can do with a message; nothing, if a note says why.
+    /// Returns the tasks that it supports for a message; none if a note gives the reason.
     pub(crate) fn tasks(&self, message: &str) -> &[Task] {
         self.tasks.get(message).map_or(&[], Vec::as_slice)
     }
 
-    /// The time that so many executions take. A peer that has come to its end takes forever.
+    /// Returns the time for `count` executions; the maximum if the peer has ended.
     pub(crate) fn run(&self, message: &str, task: Task, count: u64) -> Duration {
         let answer = self.ask(&format!("run {message} {} {count}", task.name()));
         match answer
@@ -239,23 +241,23 @@ impl Peer {
 }
 
 impl Drop for Peer {
-    /// It ends when there are no more questions.
+    /// The peer ends when its input is closed.
     fn drop(&mut self) {
         drop(self.pipes.get_mut().take());
-        // Nothing depends on how it ended.
+        // The exit status does not matter.
         let _ = self.child.wait();
     }
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut hex, byte| {
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     })
 }
 
-/// The answer to `message`.
+/// Parses the answer to `message`.
 fn parse_tasks(answer: &str) -> Result<Vec<Task>, String> {
     let answer = refusal(answer)?;
     let task = |name: &str| Task::ALL.into_iter().find(|task| task.name() == name);
@@ -263,7 +265,7 @@ fn parse_tasks(answer: &str) -> Result<Vec<Task>, String> {
     tasks.ok_or_else(|| not_understood(answer))
 }
 
-/// The answer to `run`.
+/// Parses the answer to `run`.
 fn parse_time(answer: &str) -> Result<Duration, String> {
     let answer = refusal(answer)?;
     answer
@@ -272,7 +274,7 @@ fn parse_time(answer: &str) -> Result<Duration, String> {
         .map_err(|_| not_understood(answer))
 }
 
-/// The answer, unless it says why there is none.
+/// Returns the answer, or the reason of a refusal as an error.
 fn refusal(answer: &str) -> Result<&str, String> {
     let answer = answer.trim_end();
     match answer.strip_prefix('-') {
@@ -291,7 +293,7 @@ mod tests {
 
     const MESSAGES: [(&str, &[u8]); 2] = [("known", &[0, 0xab]), ("unknown", &[])];
 
-    /// A peer that answers by rote.
+    /// Returns a peer that prints fixed answers.
     fn rote(script: &str) -> io::Result<(Peer, Vec<Note>)> {
         Peer::start(
             Codec::Fastxdr,

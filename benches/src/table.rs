@@ -6,7 +6,7 @@ use crate::codec::Codec;
 use crate::measure::Times;
 use crate::message::Task;
 
-/// What was measured of one task with one message.
+/// The times of one task with one message.
 pub(crate) struct Row {
     pub(crate) message: &'static str,
     pub(crate) bytes: usize,
@@ -23,7 +23,7 @@ impl Row {
     }
 }
 
-/// All rows, with a line at the head that says what the numbers are.
+/// All rows, with a header that names the columns.
 pub(crate) struct Table(pub(crate) Vec<Row>);
 
 impl fmt::Display for Table {
@@ -83,7 +83,7 @@ fn cell(ratio: Option<f64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Three digits, more or less.
+/// Formats a number with about three digits.
 fn number(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),

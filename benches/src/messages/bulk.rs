@@ -1,4 +1,4 @@
-//! What is long: an opaque of a megabyte, and an array of integers.
+//! Long messages: an opaque of a megabyte, and arrays of integers.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use super::encoded;
 use crate::codec::Codec;
 use crate::message::Message;
 
-/// `eof` and data of a READ of so many bytes, so that there is padding.
+/// The data length of a READ result (`eof` and data), which requires padding.
 const READ: usize = (1 << 20) - 3;
 
 pub(super) fn all() -> Vec<Message> {
@@ -44,7 +44,7 @@ fn copy(bytes: &[u8], buffer: &mut [u8]) -> Option<usize> {
     Some(bytes.len())
 }
 
-/// An array of so many integers.
+/// Returns an array of `count` integers.
 fn integers(name: &'static str, count: u32) -> Message {
     let integers: &'static [u32] = (0..count)
         .map(|at| at.wrapping_mul(0x9e37_79b9))

@@ -1,4 +1,4 @@
-//! An NFSv4.1 COMPOUND reply: SEQUENCE, PUTFH, READ of a page's quarter, GETATTR.
+//! An NFSv4.1 COMPOUND reply: SEQUENCE, PUTFH, READ of a quarter page, GETATTR.
 
 use std::hint::black_box;
 

@@ -21,7 +21,7 @@ const fn segment(from: v2::Segment) -> Segment {
     }
 }
 
-/// Version Two's, in Version One's type.
+/// The segments of Version Two, in the type of Version One.
 static TARGET: [Segment; 4] = [
     segment(SEGMENTS[0]),
     segment(SEGMENTS[1]),

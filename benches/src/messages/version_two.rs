@@ -27,7 +27,7 @@ const fn segment(handle: u32, length: u32, offset: u64) -> Segment {
     }
 }
 
-/// Four segments, the last one short.
+/// Four segments, of which the last is short.
 pub(super) const SEGMENTS: [Segment; 4] = [
     segment(0x11, 0x400, 0x1111_1111_1111_1000),
     segment(0x22, 0x400, 0x2222_2222_2222_2000),
@@ -38,7 +38,7 @@ static READ: [ReadSegment; 1] = [ReadSegment {
     position: 40,
     target: segment(0x0bad_f00d, 0x1000, 0x10000),
 }];
-/// A call too long to be sent: position zero, two segments.
+/// The Position-Zero Read chunk of a long call, with two segments.
 static CALL: [ReadSegment; 2] = [
     ReadSegment {
         position: 0,
@@ -119,7 +119,7 @@ fn header(
     again::<XprtHdr<'static>>(message)
 }
 
-/// Adds the job of encoding what was decoded.
+/// Adds the job of encoding a decoded value.
 pub(super) fn again<T: Decode<'static> + Encode + 'static>(message: Message) -> Message {
     let Ok(decoded) = T::from_bytes(message.bytes) else {
         return message;
@@ -152,7 +152,7 @@ pub(super) fn segment_sum(segment: &Segment) -> u64 {
     (u64::from(segment.handle) + u64::from(segment.length)).wrapping_add(segment.offset)
 }
 
-/// A header of `RDMA2_OPTIONAL`, and its bytes.
+/// Encodes a header of `RDMA2_OPTIONAL`, and returns its length.
 fn optional(opttype: u32, optinfo: &[u8], buffer: &mut [u8]) -> usize {
     let body = Body::Optional(Optional {
         optdir: MsgType::Call,
@@ -170,7 +170,7 @@ fn optional(opttype: u32, optinfo: &[u8], buffer: &mut [u8]) -> usize {
     )
 }
 
-/// A header of `RDMA2_OPTIONAL`, and the operation in it.
+/// A header of `RDMA2_OPTIONAL` and its operation.
 struct Operation<'a> {
     header: XprtHdr<'a>,
     info: OptInfo<'a>,
