@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_messages() {
+    fn parses_task_answers() {
         assert_eq!(
             parse_tasks("decode encode\n"),
             Ok(vec![Task::Decode, Task::Encode])
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_runs() {
+    fn parses_time_answers() {
         assert_eq!(parse_time("1500\n"), Ok(Duration::from_nanos(1500)));
         assert_eq!(parse_time("- it failed\n"), Err("it failed".to_owned()));
         assert_eq!(parse_time("-5\n"), Err("5".to_owned()));
@@ -326,13 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_hexadecimal() {
+    fn formats_hexadecimal() {
         assert_eq!(hex(&[0, 0x0a, 0xff]), "000aff");
         assert_eq!(hex(&[]), "");
     }
 
     #[test]
-    fn the_line_that_tells_most() {
+    fn selects_the_error_line() {
         assert_eq!(
             complaint("warning: old\nerror: no network\nnote: more\n"),
             "error: no network"
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_as_footnotes() {
+    fn formats_notes() {
         let note = Note {
             codec: Codec::Rpcgen,
             message: None,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers() -> io::Result<()> {
+    fn peer_answers_requests() -> io::Result<()> {
         let script = r#"
             read verb name hex; [ "$verb $name $hex" = "message known 00ab" ] && echo decode
             read line; echo "- what?"
@@ -389,12 +389,12 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing() {
+    fn silent_peer_is_reported() {
         assert!(rote("exit 1").is_err());
     }
 
     #[test]
-    fn one_that_is_not_there() {
+    fn missing_peer_is_reported() {
         let mut peers = Peers {
             running: Vec::new(),
             notes: Vec::new(),

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_have_the_sides_that_the_heads_say() {
+    fn ratios_match_the_column_headers() {
         let times = |median| Times {
             median,
             quartiles: [median, median * 2.0],

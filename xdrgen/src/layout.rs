@@ -348,7 +348,7 @@ mod tests {
     /// Light types are always inlined. If an arm that is emitted once for each case counted only
     /// once, inlining would not terminate.
     #[test]
-    fn weight_counts_what_is_emitted() -> Result<(), Box<dyn std::error::Error>> {
+    fn weight_counts_emitted_code() -> Result<(), Box<dyn std::error::Error>> {
         let arms = |ty: &str| -> String {
             (0..8)
                 .map(|at| format!("case {at}: {ty} a{at};\n"))

@@ -1,6 +1,6 @@
-//! Tests constructs in the spirit of XDR files of other projects: what rpcgen accepts is accepted,
-//! except for files that are broken as published or that name what no file of theirs defines. The
-//! report names the cause.
+//! Tests constructs in the style of XDR files of other projects. The compiler accepts the files
+//! that rpcgen accepts, except for files that are broken as published or that use undefined names.
+//! The report names the cause.
 
 mod common;
 
@@ -10,8 +10,7 @@ use std::process::Command;
 use common::{Folder, check, note_skipped};
 use xdrgen_build::{Code, Compilation, Config, Module, Style};
 
-/// A construct that is refused: the projects' files that have it, the XDR, and the code and a line of
-/// the report.
+/// A rejected construct: the files that contain it, the XDR, and the code and a line of the report.
 struct RejectedConstruct {
     files: &'static [&'static str],
     xdr: &'static str,
@@ -19,8 +18,8 @@ struct RejectedConstruct {
     cause: &'static str,
 }
 
-/// The files that rpcgen accepts, because it passes names to C unresolved, and that the compiler
-/// refuses.
+/// The files that the compiler rejects although rpcgen accepts them, because rpcgen passes names to
+/// C unresolved.
 const REJECTED: &[RejectedConstruct] = &[
     RejectedConstruct {
         files: &[
@@ -63,7 +62,7 @@ const REJECTED: &[RejectedConstruct] = &[
 ];
 
 #[test]
-fn the_report_names_the_cause() {
+fn reports_name_the_cause() {
     for RejectedConstruct {
         files,
         xdr,
@@ -127,7 +126,7 @@ fn constructs_of_one_file() {
     }
 }
 
-/// Constructs in the manner of each project, which its files need.
+/// Constructs in the style of each project, which the project's files need.
 const PROJECTS: &[(&str, &str)] = &[
     (
         "Linux",
@@ -242,7 +241,7 @@ fn constructs_of_projects() {
         }
     }
     assert!(refused.is_empty(), "{}", refused.join("\n"));
-    // With nfs-utils, rpcsvc-proto, reffs, libtirpc and glibc, whose constructs other tests have.
+    // Other tests cover the constructs of nfs-utils, rpcsvc-proto, reffs, libtirpc and glibc.
     assert!(PROJECTS.len() + 5 >= 20);
 }
 
@@ -261,13 +260,13 @@ fn shared_files() -> Option<Vec<PathBuf>> {
     Some(files)
 }
 
-/// Of the files that rpcgen accepts, those that are refused have a cause in `REJECTED`.
+/// `REJECTED` lists every file that rpcgen accepts and the compiler rejects.
 #[test]
-fn what_rpcgen_accepts_is_accepted() {
+fn files_accepted_by_rpcgen_are_accepted() {
     let rpcgen = Command::new("rpcgen").arg("--version").output().is_ok();
     let (Some(files), true) = (shared_files(), rpcgen) else {
         return note_skipped(
-            "what_rpcgen_accepts needs rpcgen, and shared/corpus beside the checkout",
+            "files_accepted_by_rpcgen_are_accepted needs rpcgen, and shared/corpus beside the checkout",
         );
     };
     let listed: String = REJECTED

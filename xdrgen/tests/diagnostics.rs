@@ -8,7 +8,7 @@ use xdrgen_build::{
     Code, Compilation, Config, Diagnostic, Level, Module, Style, report, useless_errata,
 };
 
-/// A minimal example of a diagnostic: files, of which those with the extension `.x` or `.txt` are
+/// A minimal example of a diagnostic: its files. Those with the extension `.x` or `.txt` are
 /// compiled together.
 type Example = &'static [(&'static str, &'static str)];
 
@@ -353,7 +353,7 @@ fn each_code_has_an_example() {
 }
 
 #[test]
-fn each_code_as_it_is_reported() {
+fn each_code_is_reported() {
     for code in Code::ALL {
         let Some(files) = example(*code) else {
             continue;
@@ -364,7 +364,7 @@ fn each_code_as_it_is_reported() {
     }
 }
 
-/// Returns the page of all codes: what each means, and its example with the report.
+/// Returns the page of all codes: the meaning of each, and its example with the report.
 fn page() -> String {
     let mut page = PAGE_HEADER.to_owned();
     for code in Code::ALL {
@@ -403,7 +403,7 @@ This page is generated: `XDRGEN_UPDATE=1 cargo test -p xdrgen-build --test diagn
 it.
 ";
 
-/// The page shows the examples of this file, and what is reported for them now.
+/// The page shows the examples of this file and their current reports.
 #[test]
 fn the_page_of_codes_is_current() {
     const PATH: &str = "../docs/lints.md";
@@ -655,7 +655,7 @@ fn long_texts() {
         Config::new().module(module).check().diagnostics().len()
     };
     assert!(count(format!("/// const A = 1;\n{marked}")) >= 5_000);
-    // Without a definition, it is another language.
+    // A text without a definition is another language.
     assert_eq!(count(marked), 1);
     assert_eq!(check(&"x".repeat(5_000_000)).diagnostics().len(), 1);
     check(&"{".repeat(100_000));
@@ -747,7 +747,7 @@ fn wide_definitions() {
 }
 
 #[test]
-fn an_undefined_name_points_to_the_comment_that_hides_it() {
+fn undefined_name_notes_the_hiding_comment() {
     let xdr =
         "enum e {\n    A = 1, /* first\n    B = 2, /* second */\n    C = 3\n};\nconst D = B;\n";
     let checked = check(xdr);
@@ -765,7 +765,7 @@ fn an_undefined_name_points_to_the_comment_that_hides_it() {
 }
 
 #[test]
-fn a_pattern_in_a_comment_opens_none() {
+fn pattern_in_a_comment_opens_no_comment() {
     for comment in ["/* src/* */", "/*/* */", "/****/", "/* http://a/*.x */"] {
         assert!(
             check(&format!("{comment}\nconst A = 1;\n"))
@@ -775,8 +775,8 @@ fn a_pattern_in_a_comment_opens_none() {
     }
 }
 
-/// Where a name is not defined, the report shows the includes from which it may come; not those of a
-/// branch that is not compiled, and not if a comment hides the definition.
+/// The report of an undefined name shows the includes that may define it, except those of an
+/// inactive branch, and unless a comment hides the definition.
 #[test]
 fn includes_that_may_define_a_name() {
     let compilation = check(

@@ -1,4 +1,4 @@
-//! Tests the forms of documents besides drafts with markers: RFCXML, markdown, text without markers,
+//! Tests other forms of documents than drafts with markers: RFCXML, markdown, text without markers,
 //! and extensions of other documents.
 
 mod common;
@@ -24,7 +24,7 @@ const XML: &str = "<?xml version=\"1.0\"?>\n<rfc>\n<middle>\n<section title=\"Ty
     <sourcecode type=\"xdr\"><![CDATA[\ntypedef opaque name<4>;\n]]></sourcecode>\n</section></section></middle></rfc>\n";
 
 #[test]
-fn rfcxml_is_reported_at_its_place() {
+fn rfcxml_is_reported_at_its_position() {
     let found = report("a.xml", XML);
     assert!(found.contains("--> a.xml:7:31"), "{found}");
     assert!(found.contains("section 1.1 (Points)"), "{found}");
@@ -39,7 +39,7 @@ fn rfcxml_is_reported_at_its_place() {
 }
 
 #[test]
-fn markdown_is_reported_at_its_place() {
+fn markdown_is_reported_at_its_position() {
     let text = "--- middle\n# Types\n\n~~~ xdr\nconst A = 1;\nstruct b { in c; };\n~~~\n\n``` c\nint d;\n```\n";
     let found = report("a.md", text);
     assert!(found.contains("--> a.md:6:12"), "{found}");
@@ -51,7 +51,7 @@ const PROSE: &str = "1. Types\n\n   A union of types.\n\n      const SIZE = 8;\n
     2. Others\n\n      struct other { handle a; };\n";
 
 #[test]
-fn definitions_without_markers_are_compiled_if_asked_for() {
+fn definitions_in_running_text_are_compiled_if_selected() {
     let folder = Folder::new().with("a.txt", PROSE).with(
         "xdrgen.toml",
         "[[module]]\npath = \"a\"\n[[module.prose]]\ndocument = \"a.txt\"\nsections = [\"1\"]\n",
@@ -154,13 +154,13 @@ fn another_language_is_reported_once() {
         .map(|found| found.code)
         .collect();
     assert_eq!(found, [Code::NoXdr], "{}", checked.report(Style::Plain));
-    // One definition among them shows that it is XDR.
+    // One definition shows that the text is XDR.
     let mixed = format!("1. A\n\n{draft}   /// const A = 1;\n");
     assert!(check("draft-a-00.txt", &mixed).diagnostics().len() > 5);
 }
 
 #[test]
-fn uses_of_one_undefined_name_are_one_report() {
+fn uses_of_an_undefined_name_are_folded() {
     let fields: String = (0..30).map(|at| format!("nothing f{at}; ")).collect();
     let checked = check("a.x", &format!("struct a {{ {fields} }};"));
     assert_eq!(checked.diagnostics().len(), 30);
@@ -186,13 +186,12 @@ fn a_failed_compilation_shows_twenty_errors() {
     assert!(report.ends_with("30 errors (10 not shown)"), "{report}");
 }
 
-/// The XDR that RFC 8881 prints in its text is that of RFC 5662, as far as RFC 8881 has not changed
-/// it.
+/// The XDR in the text of RFC 8881 equals that of RFC 5662, except where RFC 8881 changes it.
 #[test]
-fn rfc_8881_without_markers_is_rfc_5662() {
+fn rfc_8881_text_matches_rfc_5662() {
     let folder = Path::new("../../shared/rfc");
     if !folder.is_dir() {
-        return note_skipped("rfc_8881_without_markers needs shared/rfc beside the checkout");
+        return note_skipped("rfc_8881_text_matches_rfc_5662 needs shared/rfc beside the checkout");
     }
     let text = xdrgen_build::extract_prose(folder.join("rfc8881.txt"), &[]).expect("RFC 8881");
     let xdr = xdrgen_build::extract_file(folder.join("rfc5662.txt")).expect("RFC 5662");
@@ -209,7 +208,7 @@ fn rfc_8881_without_markers_is_rfc_5662() {
         .filter(|name| !xdr.contains_key(*name))
         .collect();
     assert_eq!(new, [""; 0]);
-    // The others are in tables, or in RFC 5662 alone.
+    // The other definitions are in tables, or only in RFC 5662.
     assert!(known.count() > 430, "{} of {}", text.len(), xdr.len());
 }
 

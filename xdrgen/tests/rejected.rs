@@ -126,12 +126,12 @@ fn numbers_of_programs_versions_and_procedures() {
 }
 
 #[test]
-fn programs_of_two_modules_have_numbers_of_their_own() {
+fn program_numbers_are_unique_per_module() {
     let one = "program P { version A { void NULL(void) = 0; } = 1; } = 9;\n";
     let module = |name: &str, file: &str, xdr: &str| Module::new(name).text(file, xdr);
     let two = one.replace("program P", "program Q");
     // Versions of a protocol, and revisions of one version (RFC 7531 and RFC 5662 both define
-    // version 4 of program 100003), are modules of one compilation, even where one uses another.
+    // version 4 of program 100003), can be modules of one compilation, even if one uses another.
     for second in [one, &two, &one.replace("= 1;", "= 2;")] {
         let config = Config::new()
             .module(module("a", "a.x", one))
@@ -172,7 +172,7 @@ fn names_of_programs_versions_and_procedures() {
 }
 
 #[test]
-fn types_that_contain_themselves() {
+fn recursive_types_without_an_end() {
     rejected("struct a {\n int b;\n a c;\n};", &["3:4 recursive-type"]);
     rejected("struct a {\n a b[2];\n};", &["2:4 recursive-type"]);
     rejected("typedef a a;", &["1:11 recursive-type"]);
@@ -197,7 +197,7 @@ fn types_that_contain_themselves() {
         "struct a {\n struct {\n  a b;\n } c;\n};",
         &["4:4 recursive-type <- 3:5"],
     );
-    // A cycle with a branch that leaves it, and two cycles.
+    // A cycle with another reference, and two cycles.
     rejected(
         "struct a {\n b c;\n d e;\n};\nstruct b { int f; };\nstruct d {\n a g;\n};",
         &["3:4 recursive-type <- 7:4"],
@@ -210,7 +210,7 @@ fn types_that_contain_themselves() {
 
 /// RFC 4506, section 4.19: "the list is ended" by the other arm.
 #[test]
-fn unions_that_another_arm_ends() {
+fn recursive_unions_with_an_end() {
     legal("union a switch (int b) {\n case 1:\n  a c;\n case 2:\n  void;\n};");
     legal("union a switch (int b) {\n case 1:\n  void;\n default:\n  a c;\n};");
     legal(
@@ -226,7 +226,7 @@ struct node { int value; list next; };",
         "union a switch (int b) { case 1: c d[2]; };
 union c switch (int b) { case 1: a d; case 2: int e; };",
     );
-    // A union in whose cycle an optional is, too, and a node of a list that an arm contains.
+    // A union whose cycle also contains an optional, and an arm that contains a list node.
     legal("union a switch (int b) { case 1: a *c; case 2: a d; default: void; };");
     legal(
         "struct n { u v; n *next; };\nunion u switch (int b) { case 1: n x; case 2: n *y; \
@@ -235,12 +235,12 @@ union c switch (int b) { case 1: a d; case 2: int e; };",
 }
 
 #[test]
-fn unions_that_no_arm_ends() {
+fn recursive_unions_without_an_end() {
     rejected(
         "union a switch (int b) {\n case 1:\n  a c;\n};",
         &["3:5 recursive-type <- 1:7"],
     );
-    // The default is never taken, so it ends nothing.
+    // The default is unreachable, so that it does not end the recursion.
     rejected(
         "union a switch (bool b) {\n case TRUE:\n  a c;\n case FALSE:\n  a d;\n default:\n  \
         void;\n};",
@@ -250,7 +250,7 @@ fn unions_that_no_arm_ends() {
         "union a switch (int b) {\n case 1:\n  s c;\n default:\n  a d;\n};\nstruct s {\n a e;\n};",
         &["5:5 recursive-type <- 1:7"],
     );
-    // A struct that contains itself is not saved by the union in its other field.
+    // The union in its other field does not end a struct that contains itself.
     rejected(
         "struct s {\n u c;\n s d;\n};\nunion u switch (int b) {\n case 1:\n  s e;\n default:\n  \
         void;\n};",
@@ -259,7 +259,7 @@ fn unions_that_no_arm_ends() {
 }
 
 #[test]
-fn types_that_contain_themselves_through_an_indirection() {
+fn recursive_types_through_an_indirection() {
     legal("struct a { int b; a *c; };");
     legal("struct a { a b<>; };");
     legal("struct a { int b; a c<4>; };");
@@ -270,7 +270,7 @@ fn types_that_contain_themselves_through_an_indirection() {
 }
 
 #[test]
-fn names_defined_twice() {
+fn duplicate_definitions() {
     let twice = |first: &str, second: &str, at: usize, other: usize| {
         rejected(
             &format!("{first}\n{second}"),
@@ -333,7 +333,7 @@ fn accepted(xdr: &str, expected: &[&str]) -> Compilation {
 }
 
 #[test]
-fn a_typedef_that_equals_an_earlier_one_is_a_lint() {
+fn repeated_typedef_is_a_lint() {
     let twice = |first: &str, second: &str, at: usize, other: usize| {
         let lint = format!("2:{at} repeated-typedef <- 1:{other}");
         let compilation = accepted(&format!("{first}\n{second}"), &[&lint]);
@@ -369,7 +369,7 @@ fn a_typedef_that_equals_an_earlier_one_is_a_lint() {
             "3:13 repeated-typedef <- 1:13",
         ],
     );
-    // One that is not the same remains an error, and names that both lack are reported once.
+    // A different typedef remains an error, and an undefined name of both is reported once.
     rejected(
         "typedef int a;\ntypedef int a;\ntypedef hyper a;",
         &[
@@ -384,7 +384,7 @@ fn a_typedef_that_equals_an_earlier_one_is_a_lint() {
 }
 
 #[test]
-fn names_defined_twice_in_two_documents() {
+fn duplicate_definitions_in_two_documents() {
     let module = Module::new("a")
         .text("a.x", "const A = 1;\n")
         .text("b.x", "\n\nconst A = 1;\n");
@@ -397,7 +397,7 @@ fn names_defined_twice_in_two_documents() {
 }
 
 #[test]
-fn fields_and_arms_named_twice() {
+fn duplicate_fields_and_arms() {
     rejected(
         "struct a {\n int b;\n hyper c;\n bool b;\n};",
         &["4:7 duplicate-field <- 2:6"],
@@ -427,7 +427,7 @@ fn fields_and_arms_named_twice() {
 }
 
 #[test]
-fn cases_twice() {
+fn duplicate_cases() {
     rejected(
         "union a switch (int b) {\n case 1: void;\n case 1: void;\n};",
         &["3:7 duplicate-case <- 2:7"],
@@ -452,7 +452,7 @@ fn cases_twice() {
 }
 
 #[test]
-fn cases_that_the_discriminant_does_not_have() {
+fn cases_outside_of_the_discriminant_type() {
     let union = |case: &str| {
         format!(
             "enum e {{ A = 1, B = 2 }};\nenum f {{ C = 1, D = 7 }};\nconst ONE = 1;\nunion a \
@@ -487,7 +487,7 @@ fn cases_that_the_discriminant_does_not_have() {
 }
 
 #[test]
-fn discriminants_of_a_wrong_type() {
+fn invalid_discriminant_types() {
     for ty in [
         "hyper",
         "unsigned hyper",
@@ -617,7 +617,7 @@ fn values_out_of_the_range_of_their_type() {
 }
 
 #[test]
-fn names_of_a_wrong_kind() {
+fn names_of_the_wrong_kind() {
     rejected(
         "const A = 1;\nstruct a { A b; };",
         &["2:12 wrong-kind <- 1:7"],
@@ -630,7 +630,7 @@ fn names_of_a_wrong_kind() {
         "struct a { none b; none c; };",
         &["1:12 undefined-type", "1:20 undefined-type"],
     );
-    // A name of the prelude remains a type.
+    // A prelude type remains a type.
     rejected(
         "const uint32 = 1;\nstruct a { uint32 b; };",
         &["1:7 wrong-kind"],

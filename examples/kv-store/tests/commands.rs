@@ -89,7 +89,7 @@ fn assert_fails(output: &Output, text: &str) {
 }
 
 #[test]
-fn what_is_put_over_one_transport_is_got_over_the_other() {
+fn transports_share_the_store() {
     let server = Server::start(&[]);
     // Long enough to be transferred in a chunk.
     let value: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8).collect();
@@ -107,7 +107,7 @@ fn what_is_put_over_one_transport_is_got_over_the_other() {
 }
 
 #[test]
-fn a_full_store_keeps_what_it_has() {
+fn full_store_keeps_its_values() {
     let server = Server::start(&["--max-mib", "1"]);
     let half = vec![7; 600_000];
     assert!(server.client("rdma", &["put", "a"], &half).status.success());

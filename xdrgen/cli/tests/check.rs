@@ -41,7 +41,7 @@ fn region(line: u32, column: u32, end_column: u32) -> Value {
 }
 
 #[test]
-fn sarif_is_for_code_scanning() {
+fn prints_sarif() {
     let files = folder(&[("a b.x", BROKEN), ("clean.x", "struct a { int b; };\n")]);
     let log = sarif(files.path(), "a b.x");
     assert_eq!(log["version"], "2.1.0");
@@ -77,7 +77,7 @@ fn sarif_is_for_code_scanning() {
 }
 
 #[test]
-fn github_annotates_lines() {
+fn prints_github_annotations() {
     let files = folder(&[("a,b.x", BROKEN)]);
     let (code, out, _) = check(files.path(), &["a,b.x", "--format", "github"]);
     assert_eq!(code, 1);
@@ -94,7 +94,7 @@ fn github_annotates_lines() {
 }
 
 #[test]
-fn reports_can_be_short() {
+fn prints_short_reports() {
     let broken = "struct a { b c;; };\nstruct d { e f; };\nstruct g { h i; };\n";
     let files = folder(&[("a.x", broken), ("warned.x", "struct a { int b;; };\n")]);
     let short = |more: &[&str]| {
@@ -138,7 +138,7 @@ fn fixes_are_applied() {
 /// Fixes change a draft within its `///` lines. Lines that an erratum changes are left as
 /// published.
 #[test]
-fn drafts_are_fixed_where_they_are_wrong() {
+fn fixes_apply_to_drafts() {
     let draft = "1.  XDR\n\n   /// struct point { int x; };\n   /// struct line {\n   ///   piont a;\n   \
                  ///   pint b;\n   /// };\n";
     let errata = "[[erratum]]\ndocument = \"a.txt\"\nline = 6\nold = \"pint b\"\nnew = \"poin b\"\n\

@@ -90,7 +90,7 @@ fn check_exits_with_0_1_or_2() {
 }
 
 #[test]
-fn wrong_calls_exit_with_2() {
+fn invalid_arguments_exit_with_2() {
     let files = folder(&[
         ("clean.x", CLEAN),
         (

@@ -52,7 +52,7 @@ fn standard_input_is_formatted() {
 }
 
 #[test]
-fn a_file_with_an_error_stays() {
+fn file_with_a_syntax_error_is_not_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     std::fs::write(folder.join("a.x"), "struct  s { int x }").expect("a file");
@@ -67,7 +67,7 @@ fn a_file_with_an_error_stays() {
 
 /// A file that would not change is not written, because cargo and make compare modification times.
 #[test]
-fn generate_leaves_equal_files() {
+fn generate_does_not_rewrite_equal_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     std::fs::write(folder.join("a.x"), "const A = 1;\n").expect("a file");

@@ -135,7 +135,7 @@ fn skipped() {
 }
 
 #[test]
-fn an_editor_is_served() {
+fn serves_neovim() {
     let version = Command::new("nvim").arg("--version").output();
     if !version.is_ok_and(|version| version.status.success()) {
         return skipped();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn opaque_padding_must_be_there_and_zero() {
+    fn opaque_padding_must_be_present_and_zero() {
         assert_eq!(encoded(&[1u8, 2, 3, 4, 5]), [1, 2, 3, 4, 5, 0, 0, 0]);
         assert_rejected::<[u8; 5]>(&[1, 2, 3, 4, 5, 0, 0], UnexpectedEnd, 5);
         assert_rejected::<[u8; 5]>(&[1, 2, 3, 4], UnexpectedEnd, 0);

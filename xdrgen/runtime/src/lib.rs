@@ -158,7 +158,7 @@ mod tests {
     /// lines of the standard library if they are installed.)
     #[test]
     #[should_panic = "this code was generated for another xdrgen-runtime"]
-    fn code_of_another_runtime_is_told_so() {
+    fn other_abi_version_is_rejected() {
         super::assert_abi(0);
     }
 }

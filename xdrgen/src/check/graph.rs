@@ -330,7 +330,7 @@ mod tests {
     use crate::{Code, Config, Module};
 
     #[test]
-    fn cycles_of_typedefs_are_errors_with_and_without_indirections() {
+    fn typedef_cycles_are_errors() {
         let found = |xdr: &str| -> Vec<String> {
             let compilation = Config::new()
                 .module(Module::new("a").text("a.x", xdr))

@@ -329,7 +329,7 @@ mod tests {
 
     /// Without a named type, the element would be an infinite nesting of lists.
     #[test]
-    fn an_element_that_contains_its_own_list_has_a_name() {
+    fn recursive_element_keeps_its_struct() {
         let cases: [(&str, &[&str], usize); 6] = [
             ("struct t { t *m; t *n; };", &["T", "TItem"], 1),
             // Through a typedef.
@@ -366,7 +366,7 @@ mod tests {
 
     /// The generated list does not take a name that the document declares.
     #[test]
-    fn a_list_is_named_unless_the_document_names_it_or_uses_the_name() {
+    fn list_name_does_not_clash_with_the_document() {
         for (xdr, aliases) in [
             ("struct n { int a; int b; n *next; };", 1),
             ("struct n { int a; n *next; };", 1),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn words_like_names_are_found_with_the_nearest() {
+    fn misspelled_names_are_found_with_a_suggestion() {
         let names = ["ROPT_CONNPROP", "ROPT_REQPROP", "optr_a"];
         let text =
             "1. A\r\n\r\n   Prose ROPT_CONNPR, ROPT_REQPROP's.\r\n(optr_long_name) RDMA_MSG\r\n";

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_markers_are_copies_where_others_have_them() {
+    fn unmarked_blocks_are_copies_if_others_are_marked() {
         let text = "``` xdr\n/// const A = 1;\n```\n~~~xdr\nconst A = 1;\n~~~\n```c\n/// no\n```\n";
         let found = read_markdown(text);
         assert_eq!(lines(&found), [(2, 4, "const A = 1;")]);

@@ -61,7 +61,7 @@ fn erratum(document: &str, line: usize, old: &str, new: &str) -> Erratum {
 }
 
 #[test]
-fn counts_of_lines_copies_sections_and_pages_of_the_drafts() {
+fn drafts_have_the_expected_counts() {
     let expected = [
         ("draft-cel-nfsv4-rpcrdma-version-two-01.txt", 129, 0, 26, 16),
         ("draft-dnoveck-nfsv4-rpcrdma-rtrext-02.txt", 301, 14, 49, 0),

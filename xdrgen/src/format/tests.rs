@@ -69,7 +69,7 @@ fn blank_lines_are_kept_once() {
 }
 
 #[test]
-fn lines_for_other_tools_stay() {
+fn lines_for_other_tools_are_not_changed() {
     assert_formatted(
         "%#include  \"a.h\"\n#if 0\n  don't  { /* open\n#endif\n#define N   4\nstruct s {\n%/* c */\n int a;\n\
          #ifdef X\n   int b;\n#endif\n};\n%#define LONG \\\n   1\n",

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_documents_end() {
+    fn damaged_documents_terminate() {
         for text in [
             "<",
             "<a",

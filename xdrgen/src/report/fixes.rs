@@ -86,7 +86,7 @@ mod tests {
     use super::apply;
 
     #[test]
-    fn changes_that_overlap_are_left_out() {
+    fn overlapping_changes_are_skipped() {
         let text = "one two three";
         let changes = [
             (0..3, "1"),

@@ -89,7 +89,7 @@ mod tests {
     use super::Escaped;
 
     #[test]
-    fn what_ends_a_command_or_a_property_is_escaped() {
+    fn command_and_property_delimiters_are_escaped() {
         let text = "50%, a:b\r\nc";
         assert_eq!(Escaped(text, false).to_string(), "50%25, a:b%0D%0Ac");
         assert_eq!(Escaped(text, true).to_string(), "50%25%2C a%3Ab%0D%0Ac");

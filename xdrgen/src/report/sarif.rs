@@ -260,7 +260,7 @@ fn uri(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn names_of_files_are_uris() {
+    fn file_names_are_uris() {
         assert_eq!(super::uri("spec/a b:c.x"), "spec/a%20b%3Ac.x");
         assert_eq!(super::uri("/tmp/é.x"), "file:///tmp/%C3%A9.x");
     }

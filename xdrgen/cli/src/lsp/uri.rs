@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris_are_paths_and_back() {
+    fn uris_convert_to_paths_and_back() {
         for (uri, expected) in [
             ("file:///no/such%20file%2B.x", "/no/such file+.x"),
             ("file://host/no/such.x", "/no/such.x"),

@@ -278,7 +278,7 @@ fn numbers_of(value: &Value<'_>) -> Vec<(usize, i32)> {
 /// RFC 4506, section 4.19: a node is its fields and the pointer to the next one, wherever the
 /// document uses it.
 #[test]
-fn a_list_node_is_its_struct_and_the_list_has_a_name() {
+fn list_nodes_and_lists() {
     let nodes = "struct node { int v; node *next; }; struct pair { int a; int b; pair *next; };";
     let uses = [
         "struct h { node *head; pair *pairs; };",
@@ -518,7 +518,7 @@ fn overlays_read_opaques() {
 }
 
 #[test]
-fn overlays_may_be_several_and_have_defaults() {
+fn several_overlays_and_default_values() {
     let defaults = Overlay {
         empty_is_default: true,
         ..overlay("Other", &[("N", "name"), ("T", "uint32")])

@@ -241,7 +241,7 @@ fn answers(session: &mut Session, uri: &str, positions: &[(u32, u32)]) -> Vec<Va
 }
 
 #[test]
-fn answers_are_those_of_a_fresh_check() {
+fn answers_equal_a_new_check() {
     let edits = std::env::var("XDRGEN_LSP_EDITS").ok();
     let edits = edits.map_or(EDITS, |text| text.parse().expect("a number of edits"));
     let mut random = Random::new();

@@ -242,7 +242,7 @@ fn an_included_file_is_read_as_it_is_edited() {
 }
 
 #[test]
-fn malformed_messages_are_refused() {
+fn malformed_messages_are_rejected() {
     let mut session = of(A, POINTS);
     for params in [
         json!(null),

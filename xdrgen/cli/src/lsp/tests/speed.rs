@@ -42,11 +42,11 @@ fn median(uri: &str, text: &str, name: &str) -> (Duration, Duration) {
 }
 
 #[test]
-fn time_of_an_answer() {
+fn response_time() {
     let folder = Path::new("../../../shared/rfc");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
     let (Some(rfc5662), Some(rfc8881)) = (read("rfc5662.txt"), read("rfc8881.txt")) else {
-        return super::note_skipped("time_of_an_answer needs shared/rfc beside the checkout");
+        return super::note_skipped("response_time needs shared/rfc beside the checkout");
     };
     let both = format!("{rfc8881}\n{rfc5662}");
     for (what, text) in [
