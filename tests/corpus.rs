@@ -176,12 +176,14 @@ program STORE { version STORE_V3 { void NONE(void) = 0; handle ROOT(void) = 1; }
     (
         "store4",
         "struct handle { opaque bytes<128>; };
-program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = 100999;",
+program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = \
+         100999;",
     ),
     (
         "store41",
         "struct handle { opaque bytes<128>; hyper session; };
-program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = 100999;",
+program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = \
+         100999;",
     ),
 ];
 

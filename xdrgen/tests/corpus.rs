@@ -23,7 +23,8 @@ struct RejectedConstruct {
 const REJECTED: &[RejectedConstruct] = &[
     RejectedConstruct {
         files: &[
-            "libvirt: admin_protocol.x, lock_protocol.x, log_protocol.x, remote_protocol.x, virnetprotocol.x",
+            "libvirt: admin_protocol.x, lock_protocol.x, log_protocol.x, remote_protocol.x, \
+             virnetprotocol.x",
         ],
         xdr: "%#include \"limits.h\"\ntypedef opaque uuid[UUID_LEN];\n",
         code: Code::UndefinedConstant,
@@ -116,7 +117,8 @@ fn constructs_of_one_file() {
         ),
         (
             "reffs: nfsv42_xdr.x",
-            "%#ifndef DEFINED\n%#define DEFINED\n%typedef struct authunix_parms authunix_parms;\n%#endif\n\
+            "%#ifndef DEFINED\n%#define DEFINED\n%typedef struct authunix_parms authunix_parms;\n\
+             %#endif\n\
              union sec switch (unsigned int flavor) { case AUTH_NONE: void;\n\
              case AUTH_UNIX: authunix_parms cred; };\n",
         ),
@@ -149,12 +151,15 @@ const PROJECTS: &[(&str, &str)] = &[
         "goxdr",
         "// A comment\nnamespace a { namespace b {\nunion u switch (unsigned kind) {\n\
          case 0:\n case 1:\n  string one<>;\n default:\n  void;\n}; } }\n\
-         program P { version V { b::u MANY(b::u, unsigned hyper, string) = 1; } = 1; } = 0x20000000;\n",
+         program P { version V { b::u MANY(b::u, unsigned hyper, string) = 1; } = 1; } = \
+         0x20000000;\n",
     ),
     (
         "xdrpp",
-        "namespace test {\ntypedef unsigned hyper big;\nstruct tree { big key; tree *left; tree *right; };\n\
-         union value switch (int type) { case 0: struct { int x; int y; } point; default: void; };\n}\n",
+        "namespace test {\ntypedef unsigned hyper big;\nstruct tree { big key; tree *left; tree \
+         *right; };\n\
+         union value switch (int type) { case 0: struct { int x; int y; } point; default: void; \
+         };\n}\n",
     ),
     (
         "stellar-core",
@@ -164,7 +169,8 @@ const PROJECTS: &[(&str, &str)] = &[
     ),
     (
         "rust-xdr",
-        "typedef opaque Bar[8];\ntypedef Bar Bars<>;\nstruct Foo { int a; unsigned int b; Bars c; };\n",
+        "typedef opaque Bar[8];\ntypedef Bar Bars<>;\nstruct Foo { int a; unsigned int b; Bars c; \
+         };\n",
     ),
     (
         "libevpl",
@@ -193,8 +199,10 @@ const PROJECTS: &[(&str, &str)] = &[
     ),
     (
         "glusterfs",
-        "#ifdef RPC_XDR\n%#include \"compat.h\"\n#endif\nstruct stat { opaque gfid[16]; unsigned hyper size; };\n\
-         struct dirent { unsigned hyper ino; struct stat st; string name<>; opaque dict<>; dirent *next; };\n",
+        "#ifdef RPC_XDR\n%#include \"compat.h\"\n#endif\nstruct stat { opaque gfid[16]; unsigned \
+         hyper size; };\n\
+         struct dirent { unsigned hyper ino; struct stat st; string name<>; opaque dict<>; dirent \
+         *next; };\n",
     ),
     (
         "ganglia",
@@ -204,12 +212,14 @@ const PROJECTS: &[(&str, &str)] = &[
     (
         "VXI-11",
         "typedef long Device_Link;\ntypedef long Device_Flags;\nenum Family { TCP, UDP };\n\
-         struct Create { long clientId; bool lockDevice; unsigned long timeout; string device<>; };\n\
+         struct Create { long clientId; bool lockDevice; unsigned long timeout; string device<>; \
+         };\n\
          program CORE { version V { Device_Link CREATE(Create) = 10; } = 1; } = 0x0607AF;\n",
     ),
     (
         "am-utils",
-        "const LEN = 1024;\ntypedef string amq_string<LEN>;\ntypedef long *time_type;\nstruct tree { \
+        "const LEN = 1024;\ntypedef string amq_string<LEN>;\ntypedef long *time_type;\n\
+         struct tree { \
          amq_string mountpoint; tree *next; tree *child; };\ntypedef struct tree *tree_p;\n\
          program AMQ { version V { tree_p TREE(amq_string) = 1; } = 57; } = 300019;\n",
     ),
@@ -266,7 +276,8 @@ fn files_accepted_by_rpcgen_are_accepted() {
     let rpcgen = Command::new("rpcgen").arg("--version").output().is_ok();
     let (Some(files), true) = (shared_files(), rpcgen) else {
         return note_skipped(
-            "files_accepted_by_rpcgen_are_accepted needs rpcgen, and shared/corpus beside the checkout",
+            "files_accepted_by_rpcgen_are_accepted needs rpcgen, and shared/corpus beside the \
+             checkout",
         );
     };
     let listed: String = REJECTED

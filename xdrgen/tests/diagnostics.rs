@@ -180,12 +180,14 @@ fn names(code: Code) -> Option<Example> {
         )],
         Code::DuplicateCase => &[(
             "a.x",
-            "enum color { RED = 1, BLUE = 2 };\nunion paint switch (color which) {\ncase RED:\n    void;\n\
+            "enum color { RED = 1, BLUE = 2 };\nunion paint switch (color which) {\n\
+             case RED:\n    void;\n\
              case BLUE:\ncase RED:\n    int shade;\n};\n",
         )],
         Code::DuplicateNumber => &[(
             "a.x",
-            "program PING_PROG {\n    version PING_VERS {\n        void PING_NULL(void) = 0;\n        int PING_BACK(int) = 0;\n    \
+            "program PING_PROG {\n    version PING_VERS {\n        void PING_NULL(void) = \
+             0;\n        int PING_BACK(int) = 0;\n    \
              } = 1;\n} = 200000;\n",
         )],
         Code::WrongKind => &[(
@@ -288,7 +290,8 @@ fn extension(code: Code) -> Option<Example> {
         Code::EmptyBody => &[("a.x", "struct nothing {\n};\n")],
         Code::MissingArms => &[(
             "a.x",
-            "enum color { RED = 1, BLUE = 2 };\nunion paint switch (color which) {\ncase RED:\n    void;\n};\n",
+            "enum color { RED = 1, BLUE = 2 };\nunion paint switch (color which) {\n\
+             case RED:\n    void;\n};\n",
         )],
         _ => return None,
     })

@@ -59,7 +59,8 @@ fn procedures_may_have_declarators() {
 /// A pointer to a node is a list here, as in a struct.
 #[test]
 fn a_pointer_to_a_node_is_a_list() {
-    let xdr = "struct node { int value; node *next; }; program P { version V { node *ALL(void) = 1; } = 1; } = 2;";
+    let xdr = "struct node { int value; node *next; }; program P { version V { node *ALL(void) = \
+               1; } = 1; } = 2;";
     let generated = generated(&check(xdr));
     assert!(
         generated.contains("type Reply<'a> = xdr::List<'a, i32>;"),
@@ -245,11 +246,15 @@ fn an_external_type_is_not_decoded_without_its_code() {
 #[test]
 fn the_manifest_has_external_types_renames_and_scopes() {
     let folder = Folder::new()
-        .with("a.x", "enum a { NONE = 0 }; enum b { NONE = 0 }; struct c { time_t d; };")
+        .with(
+            "a.x",
+            "enum a { NONE = 0 }; enum b { NONE = 0 }; struct c { time_t d; };",
+        )
         .with(
             "xdrgen.toml",
             "[extern]\ntime_t = \"crate::Time\"\n[[module]]\npath = \"a\"\ndocuments = [\"a.x\"]\n\
-             scoped_enums = true\n[module.rename]\nc = \"Entry\"\n\"c.d\" = \"when\"\n\"a.NONE\" = \"Nothing\"\n",
+             scoped_enums = true\n[module.rename]\nc = \"Entry\"\n\"c.d\" = \"when\"\n\
+             \"a.NONE\" = \"Nothing\"\n",
         );
     let config = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
     let generated = generated(&config.check());

@@ -167,7 +167,8 @@ fn unions() {
     let old = "union u switch (unsigned int n) { case 1: int a; default: void; };";
     assert_changes(
         old,
-        "union u switch (unsigned int n) { case 1: int a; case 2: int b; case 3: void; default: void; };",
+        "union u switch (unsigned int n) { case 1: int a; case 2: int b; case 3: void; default: \
+         void; };",
         &[
             "B union `u`: the arm `2`: it was added",
             "C union `u`: the arm `3`: it was added",
@@ -196,7 +197,8 @@ fn unions() {
     // A new member of an enum was not a value before.
     let over = |members: &str, arms: &str| {
         format!(
-            "enum e {{ {members} }}; union u switch (e n) {{ case A: int a; {arms} default: void; }};"
+            "enum e {{ {members} }}; union u switch (e n) {{ case A: int a; {arms} default: void; \
+             }};"
         )
     };
     assert_changes(

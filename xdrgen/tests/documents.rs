@@ -19,9 +19,11 @@ fn report(name: &str, text: &str) -> String {
     check(name, text).report(Style::Plain)
 }
 
-const XML: &str = "<?xml version=\"1.0\"?>\n<rfc>\n<middle>\n<section title=\"Types\">\n<section><name>Points</name>\n\
+const XML: &str = "<?xml version=\"1.0\"?>\n<rfc>\n<middle>\n<section title=\"Types\">\n\
+                   <section><name>Points</name>\n\
     <sourcecode type=\"xdr\">\nstruct point { int x&lt;&gt;; piont *next; };\n</sourcecode>\n\
-    <sourcecode type=\"xdr\"><![CDATA[\ntypedef opaque name<4>;\n]]></sourcecode>\n</section></section></middle></rfc>\n";
+    <sourcecode type=\"xdr\"><![CDATA[\ntypedef opaque name<4>;\n]]></sourcecode>\n\
+    </section></section></middle></rfc>\n";
 
 #[test]
 fn rfcxml_is_reported_at_its_position() {
@@ -40,14 +42,16 @@ fn rfcxml_is_reported_at_its_position() {
 
 #[test]
 fn markdown_is_reported_at_its_position() {
-    let text = "--- middle\n# Types\n\n~~~ xdr\nconst A = 1;\nstruct b { in c; };\n~~~\n\n``` c\nint d;\n```\n";
+    let text = "--- middle\n# Types\n\n~~~ xdr\nconst A = 1;\nstruct b { in c; };\n~~~\n\n``` c\n\
+                int d;\n```\n";
     let found = report("a.md", text);
     assert!(found.contains("--> a.md:6:12"), "{found}");
     assert!(found.contains("section 1 (Types)"), "{found}");
     assert!(report("a.md", "text").contains("no fence has the word `xdr`"));
 }
 
-const PROSE: &str = "1. Types\n\n   A union of types.\n\n      const SIZE = 8;\n\n      typedef opaque handle<SIZE>;\n\n\
+const PROSE: &str = "1. Types\n\n   A union of types.\n\n      const SIZE = 8;\n\
+                     \n      typedef opaque handle<SIZE>;\n\n\
     2. Others\n\n      struct other { handle a; };\n";
 
 #[test]
@@ -95,7 +99,8 @@ fn extended(extension: &str) -> Compilation {
 fn an_extension_adds_members_arms_and_procedures() {
     let whole = "enum stat { BAD = 1, WORSE = 2 };\nenum op { PUT = 2 };\n\
         union args switch (op which) { case PUT: opaque put<>; };\n\
-        program P { version V { int PUT_ALL(int) = 1; } = 1; version W { void NULL2(void) = 0; } = 2; } = 2;\n";
+        program P { version V { int PUT_ALL(int) = 1; } = 1; version W { void NULL2(void) = 0; } \
+        = 2; } = 2;\n";
     let fragments = "/* to be added to enum stat: */\n WORSE = 2,\n/* enum op */ PUT = 2\n\
         /* New arms of the union args (and not of op) */\n case PUT: opaque put<>;\n";
     for (text, procedures) in [(whole, 2), (fragments, 1)] {
@@ -141,8 +146,10 @@ fn contradictions_of_an_extension_are_reported() {
 
 #[test]
 fn another_language_is_reported_once() {
-    let lines = "( 1.3.6.1.4.1.31103.1.2 NAME 'fedfsNsdbName'\n DESC 'NSDB node name'\n EQUALITY caseIgnoreMatch\n\
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.15\n SINGLE-VALUE\n )\n $#!/bin/sh\n grep '^ *///' | sed 's?^ *///??'\n";
+    let lines = "( 1.3.6.1.4.1.31103.1.2 NAME 'fedfsNsdbName'\n DESC 'NSDB node name'\n EQUALITY \
+                 caseIgnoreMatch\n\
+        SYNTAX 1.3.6.1.4.1.1466.115.121.1.15\n SINGLE-VALUE\n )\n $#!/bin/sh\n grep '^ *///' | \
+        sed 's?^ *///??'\n";
     let draft: String = lines
         .lines()
         .map(|line| format!("   /// {line}\n"))

@@ -264,7 +264,8 @@ fn a_defect_of_an_included_file() {
 #[test]
 fn preludes_of_c_headers() {
     let compilation = check(
-        "struct user { netbuf a; des_block b; authunix_parms c; string d<MAXNETNAMELEN>; bool_t e;\n\
+        "struct user { netbuf a; des_block b; authunix_parms c; string d<MAXNETNAMELEN>; bool_t \
+         e;\n\
          enum_t f; };\n",
     );
     let found = names(&compilation, 0);

@@ -153,7 +153,8 @@ fn a_line_between_marked_lines_is_reported_without_a_brace() {
 #[test]
 fn page_breaks_and_prose_between_definitions_are_not_reported() {
     let draft = "   /// struct a {\n\nAuthor            A            [Page 1]\n\u{c}\n\
-                 Internet-Draft     A      2016\n\n   ///   int x;\n   /// };\n\n   Prose; with { a\n\n\
+                 Internet-Draft     A      2016\n\n   ///   int x;\n   /// };\n\
+                 \n   Prose; with { a\n\n\
                  \x20  struct a {\n      int x;\n   };\n\n   /// const A = 1;\n";
     assert_eq!(reported(draft), []);
 }

@@ -139,7 +139,8 @@ fn fixes_are_applied() {
 /// published.
 #[test]
 fn fixes_apply_to_drafts() {
-    let draft = "1.  XDR\n\n   /// struct point { int x; };\n   /// struct line {\n   ///   piont a;\n   \
+    let draft = "1.  XDR\n\n   /// struct point { int x; };\n   /// struct line {\n   ///   piont \
+                 a;\n   \
                  ///   pint b;\n   /// };\n";
     let errata = "[[erratum]]\ndocument = \"a.txt\"\nline = 6\nold = \"pint b\"\nnew = \"poin b\"\n\
                   reason = \"a trial\"\n";

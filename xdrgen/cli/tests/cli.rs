@@ -13,7 +13,8 @@ const CLEAN: &str = "struct point { int x; int y; };\n";
 const BROKEN: &str = "struct line {\n    piont ends[2];\n};\n";
 /// A document with only a warning.
 const WARNED: &str = "struct point { int x;; };\n";
-const DRAFT: &str = "1.  XDR\n\n   ////* A limit. */\n   ///const LIMIT = 0x10;\n\n   Prose.\n\n     /// typedef opaque name<LIMIT>;\n";
+const DRAFT: &str = "1.  XDR\n\n   ////* A limit. */\n   ///const LIMIT = 0x10;\n\n   Prose.\n\
+                     \n     /// typedef opaque name<LIMIT>;\n";
 
 /// Runs the command in a folder.
 fn xdrgen(folder: &Path, arguments: &[&str]) -> Output {

@@ -249,7 +249,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trips(a: [u8; 7], b: [u64; 3], c: Option<(u32, bool)>, d: [Option<i64>; 2], e: (u32,)) {
+        fn round_trips(
+            a: [u8; 7],
+            b: [u64; 3],
+            c: Option<(u32, bool)>,
+            d: [Option<i64>; 2],
+            e: (u32,),
+        ) {
             assert_round_trip(&a);
             assert_round_trip(&b);
             assert_round_trip(&c);

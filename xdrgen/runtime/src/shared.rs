@@ -77,7 +77,8 @@ impl<const MAX: usize> SharedBuffer for ShortBuffer<MAX> {
 /// let part = all.slice(1..3).expect("in range");
 /// drop(all);
 /// assert_eq!(*part, [2, 3]);
-/// assert_eq!(part.buffer_as::<Vec<u8>>().map(|(buffer, from)| (buffer.len(), from)), Some((4, 1)));
+/// let (buffer, from) = part.buffer_as::<Vec<u8>>().expect("a vector");
+/// assert_eq!((buffer.len(), from), (4, 1));
 /// assert!(part.slice(1..3).is_none());
 /// ```
 #[derive(Default)]

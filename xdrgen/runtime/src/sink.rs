@@ -142,7 +142,8 @@ pub trait Sink<'s> {
     ///         parts.encode(&mut sink.copying())
     ///     }
     /// }
-    /// assert_eq!(Time(7_000_000_009).encode_to_vec()?, [0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
+    /// let bytes = Time(7_000_000_009).encode_to_vec()?;
+    /// assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
     /// # Ok::<(), xdrgen_runtime::Error>(())
     /// ```
     #[inline(always)]

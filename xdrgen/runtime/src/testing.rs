@@ -230,7 +230,10 @@ pub(crate) struct Tree<'a> {
     pub(crate) more: List<'a, Tree<'a>>,
 }
 structure!(Tree {
-    value: u32, left: Option<Nested<'a, Tree<'a>>>, kids: Array<'a, Tree<'a>>, more: List<'a, Tree<'a>>
+    value: u32,
+    left: Option<Nested<'a, Tree<'a>>>,
+    kids: Array<'a, Tree<'a>>,
+    more: List<'a, Tree<'a>>
 } 16 'a);
 
 /// Returns the words of nested trees with `levels` levels; the innermost tree is not a level.

@@ -134,7 +134,8 @@ impl<'a> SymbolTable<'a> {
         }
         if some {
             noted = noted.note(
-                "no XDR of that include is beside the document: `--include DIR`, or `include` in the \
+                "no XDR of that include is beside the document: `--include DIR`, or `include` in \
+                 the \
                  manifest, names other folders",
             );
         }

@@ -228,7 +228,9 @@ fn server(program: &Program, version: &Version, kind: &Kind) -> TokenStream {
                 cx: &'a rpc::Context,
                 call: rpc::IncomingCall<'a>,
                 reply: &'a mut rpc::ReplyWriter,
-            ) -> impl ::core::future::Future<Output = ::core::result::Result<(), rpc::RpcError>> #send {
+            ) -> impl ::core::future::Future<
+                Output = ::core::result::Result<(), rpc::RpcError>
+            > #send {
                 async move {
                     <S as #service>::authorize(&self.0, cx)?;
                     #unused

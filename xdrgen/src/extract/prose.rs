@@ -199,9 +199,12 @@ mod tests {
 
     #[test]
     fn definitions_are_distinguished_from_prose() {
-        let text = "1. A\n\n   struct of two; a\n   union\n   const\n\n      struct a {\n         int b;\n\n\
-                    Author     [Page 1]\n\u{c}\nRFC 1    A    1999\n\n         /* ; */ int c;\n      };\n\n\
-                    2. B\n\n      struct open {\n   Prose.\n\n      const C = 1; const\n      enum d {\n        E = 1 };\n";
+        let text = "1. A\n\n   struct of two; a\n   union\n   const\n\
+                    \n      struct a {\n         int b;\n\n\
+                    Author     [Page 1]\n\u{c}\nRFC 1    A    1999\n\
+                    \n         /* ; */ int c;\n      };\n\n\
+                    2. B\n\n      struct open {\n   Prose.\n\n      const C = 1; const\n      \
+                    enum d {\n        E = 1 };\n";
         assert_eq!(
             found(text, &[]),
             [(7, 15, "a".to_owned()), (23, 24, "d".to_owned())]

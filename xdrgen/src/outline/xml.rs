@@ -253,9 +253,11 @@ mod tests {
     #[test]
     fn sections_have_the_numbers_of_the_renderers() {
         let text = "<?xml version='1.0'?>\n<!DOCTYPE rfc [\n <!ENTITY a \"b\">\n]>\n<rfc><middle>\n\
-            <section title=\"A &amp; b\">\n<!-- <section> -->\n<section>\n<name>C <em>d</em>\n</name>\n\
+            <section title=\"A &amp; b\">\n<!-- <section> -->\n<section>\n<name>C <em>d</em>\n\
+            </name>\n\
             </section></section>\n<section numbered=\"false\"><section/></section>\n\
-            <section title='E'></section></middle>\n<back><section title=\"F\"><section title=\"G\">\
+            <section title='E'></section></middle>\n<back><section title=\"F\"><section \
+            title=\"G\">\
             </section></section></back></rfc>";
         let found = sections(text);
         let list: Vec<(usize, &str, &str)> = found

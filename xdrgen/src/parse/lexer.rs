@@ -50,11 +50,13 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Bool "bool", Case "case", Const "const", Default "default", Double "double", Enum "enum", Float "float",
-    Hyper "hyper", Int "int", Opaque "opaque", Quadruple "quadruple", String "string", Struct "struct",
-    Switch "switch", Typedef "typedef", Union "union", Unsigned "unsigned", Void "void",
-    BraceOpen "{", BraceClose "}", ParenOpen "(", ParenClose ")", BracketOpen "[", BracketClose "]", AngleOpen "<",
-    AngleClose ">", Comma ",", Semicolon ";", Colon ":", Equal "=", Star "*",
+    Bool "bool", Case "case", Const "const", Default "default", Double "double", Enum "enum",
+    Float "float", Hyper "hyper", Int "int", Opaque "opaque", Quadruple "quadruple",
+    String "string", Struct "struct", Switch "switch", Typedef "typedef", Union "union",
+    Unsigned "unsigned", Void "void",
+    BraceOpen "{", BraceClose "}", ParenOpen "(", ParenClose ")", BracketOpen "[",
+    BracketClose "]", AngleOpen "<", AngleClose ">", Comma ",", Semicolon ";", Colon ":",
+    Equal "=", Star "*",
 }
 
 /// A token.

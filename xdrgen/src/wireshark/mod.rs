@@ -214,8 +214,11 @@ fn offset_of(schema: &Schema, fields: &[Field], name: &str) -> Option<u32> {
         let ty = schema.resolve(&field.ty);
         if field.name == name {
             let primitives = [Primitive::U32, Primitive::I32];
-            let number = matches!(ty, Type::Primitive(primitive) if primitives.contains(primitive))
-                || matches!(ty, Type::Named(id) if matches!(schema.ty(*id).kind, TypeDefKind::Enum(_)));
+            let number = match ty {
+                Type::Primitive(primitive) => primitives.contains(primitive),
+                Type::Named(id) => matches!(schema.ty(*id).kind, TypeDefKind::Enum(_)),
+                _ => false,
+            };
             return number.then_some(offset);
         }
         let layout = schema.layout_of(ty);

@@ -5,7 +5,8 @@ use crate::{Config, Module, Overlay, Schema};
 
 const XDR: &str = "
     enum kind { ONE = 1, TWO = 2 };
-    struct message { unsigned hyper id; kind what; unsigned magic; opaque data<>; struct chain *next; };
+    struct message { unsigned hyper id; kind what; unsigned magic; opaque data<>; struct chain \
+                   *next; };
     struct chain { unsigned value<4>; struct chain *next; };
     struct one { bool yes; };
 ";

@@ -75,7 +75,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("draining");
     let grace = Duration::from_secs(options.grace);
     let drained = tokio::select! {
-        drained = tokio::time::timeout(grace, server.drain()) => drained.map_err(|_| "calls are left"),
+        drained = tokio::time::timeout(grace, server.drain()) => drained.map_err(|_| "calls are \
+            left"),
         _ = terminate.recv() => Err("told to end at once"),
         _ = interrupt.recv() => Err("told to end at once"),
     };

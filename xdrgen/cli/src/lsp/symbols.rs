@@ -127,7 +127,10 @@ impl<'c> Finder<'c> {
 
 /// Returns false for an inline type, whose name the compiler has generated.
 fn is_written(symbol: &Symbol<'_>) -> bool {
-    !matches!(symbol.kind, SymbolKind::Type(definition) if !definition.origin.xdr.contains(&definition.name))
+    let SymbolKind::Type(definition) = symbol.kind else {
+        return true;
+    };
+    definition.origin.xdr.contains(&definition.name)
 }
 
 fn of_type(definition: &TypeDef) -> Symbol<'_> {

@@ -133,7 +133,11 @@ fn encode_gathers_with_the_default_threshold() {
 
 proptest! {
     #[test]
-    fn gather_list_equals_the_message(items: Vec<Vec<u8>>, entries in 0usize..5, min_len in 0usize..40) {
+    fn gather_list_equals_the_message(
+        items: Vec<Vec<u8>>,
+        entries in 0usize..5,
+        min_len in 0usize..40,
+    ) {
         match pieces(&items, 1 << 14, entries, min_len) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.kind(), ListFull),

@@ -186,7 +186,8 @@ fn union<'s>(
 fn unions() {
     let schema = schema(
         "const LOW = -7; enum e { A = 1, B = 2, C = 3 };
-         union i switch (int w) { case LOW: case 0: hyper h; case 1: void; default: string rest<2>; };
+         union i switch (int w) { case LOW: case 0: hyper h; case 1: void; default: string \
+         rest<2>; };
          union u switch (unsigned int w) { case 4294967295: void; };
          union b switch (bool w) { case TRUE: int x; default: void; };
          union n switch (e w) { case A: bool a; case B: void; };
@@ -431,7 +432,8 @@ fn a_prefix_may_have_trailing_bytes() {
 const TAGGED: &str =
     "const N = 1; const T = 2; const R = 3; typedef unsigned int code; struct tagged { code tag; \
     opaque data<64>; };
-     struct r { int x; tagged inner; }; typedef string name<4>; struct outer { int before; tagged t; };";
+     struct r { int x; tagged inner; }; typedef string name<4>; struct outer { int before; tagged \
+     t; };";
 
 fn readings<'v>(value: &'v Value<'_>) -> &'v [Reading<'v>] {
     let Value::Struct(fields) = value else {
@@ -555,7 +557,8 @@ fn trees_are_checked_against_the_schema() {
         "enum e { A = 1 }; struct s { int x; opaque o[2]; string t<2>; e m; int few<1>; int \
         two[2]; };
          union u switch (e w) { case A: int x; }; union v switch (int w) { case 1: void; };
-         typedef opaque big<1>; struct chain { int x; chain *next; }; struct head { chain *first; };",
+         typedef opaque big<1>; struct chain { int x; chain *next; }; struct head { chain *first; \
+         };",
     );
     let encoded = value(
         &schema,

@@ -69,7 +69,8 @@ fn hover_shows_the_xdr_and_its_source() {
     let text = hover["contents"]["value"].as_str().expect("a text");
     assert_eq!(
         text,
-        "```xdr\nstruct point { int x; int y; };\n```\n\n8 bytes. Rust: `Point`\n\nuntitled:a, line 2\n"
+        "```xdr\nstruct point { int x; int y; };\n```\n\n8 bytes. Rust: `Point`\n\n\
+         untitled:a, line 2\n"
     );
     let mut value = |line, character| {
         let hover = session.at("hover", A, line, character);
@@ -151,7 +152,8 @@ fn plain_xdr_is_formatted() {
 #[test]
 fn drafts_of_each_format() {
     for name in ["draft-a-00.txt", "draft-a-00.md", "draft-a-00.xml"] {
-        let text = "# A\n\nA peer sends a_point.\n\n   /// typedef a_coord uint32;\n   /// struct a_point {\n   ///     a_coord x;\n   /// };\n";
+        let text = "# A\n\nA peer sends a_point.\n\n   /// typedef a_coord uint32;\n   /// struct \
+                    a_point {\n   ///     a_coord x;\n   /// };\n";
         let uri = format!("untitled:{name}");
         let mut session = of(&uri, text);
         assert_eq!(session.found(&uri)[0]["code"], "swapped-typedef", "{name}");
