@@ -235,7 +235,9 @@ impl Emitter<'_> {
                 let element = self.owned_value(&Type::Named(*id), &item);
                 // Validated bytes always decode again: `ok` drops no error.
                 quote! {
-                    #value.and_then(|item| item.get().ok()).map(|item| xdr::heap::Box::new(#element))
+                    #value
+                        .and_then(|item| item.get().ok())
+                        .map(|item| xdr::heap::Box::new(#element))
                 }
             }
             Type::Nested(content) => {

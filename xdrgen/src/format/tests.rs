@@ -55,7 +55,8 @@ fn members_and_comments_are_aligned() {
          B      = 3,\n};\n",
     );
     assert_formatted(
-        "struct s { int a; /* first\n                    * second */\n  /* own\n   * line */ int b;\n};",
+        "struct s { int a; /* first\n                    * second */\n  /* own\n   * line */ \
+         int b;\n};",
         "struct s {\n    int a; /* first\n             * second */\n    /* own\n     * line \
          */\n    int b;\n};\n",
     );

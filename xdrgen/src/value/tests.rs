@@ -5,6 +5,7 @@ use super::DecodeErrorKind::*;
 use super::*;
 use crate::{Config, Module, Overlay};
 
+mod encode_errors;
 mod limits;
 mod render;
 mod trees;
