@@ -161,27 +161,6 @@ fn fields_have_offsets() {
     assert_rejected(&schema, "s", &bytes[..6], UnexpectedEnd, 4, "first.y");
 }
 
-fn union<'s>(
-    discriminant: Value<'s>,
-    ty: &'s str,
-    case: &'s str,
-    content: Option<(&'s str, Node<'s>)>,
-) -> Value<'s> {
-    let discriminant = Node {
-        offset: 0,
-        length: 4,
-        ty: Cow::Borrowed(ty),
-        value: discriminant,
-    };
-    let content = content.map(|(name, node)| (name, Box::new(node)));
-    Value::Union {
-        name: "w",
-        discriminant: Box::new(discriminant),
-        case,
-        content,
-    }
-}
-
 #[test]
 fn unions() {
     let schema = schema(
