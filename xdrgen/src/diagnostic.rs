@@ -138,7 +138,7 @@ codes! {
         A = 1;`.";
     BareUnsigned "bare-unsigned" allow "`unsigned` is used where RFC 4506 has `unsigned int`.";
     CInteger "c-integer" warn "A type of C (`char`, `short`, `long`) is used that XDR does not \
-                               have.";
+        have.";
     LineComment "line-comment" warn "A `//` comment is used.";
     ImplicitEnumValue "implicit-enum-value" warn "A member of an enum has no value: it is one \
         more than the previous member.";
@@ -146,10 +146,9 @@ codes! {
     DiscriminantName "discriminant-name" warn "An arm of a union has the name of the discriminant.";
     DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have the same value.";
     Passthrough "passthrough" allow "A `%` line is for the output of rpcgen: constants and \
-                                     includes are used where a name is not defined, the rest is \
-                                     ignored.";
+        includes are used where a name is not defined, the rest is ignored.";
     Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions, constants \
-                                      and includes are evaluated, other directives are ignored.";
+        and includes are evaluated, other directives are ignored.";
     NamedArgument "named-argument" warn "An argument of a procedure has a name, where RFC 5531 \
         has only its type.";
     ProcedureDeclarator "procedure-declarator" warn "A procedure has a type such as `T *` or \
@@ -158,7 +157,7 @@ codes! {
         struct.";
     BareString "bare-string" warn "`string x` is used where RFC 4506 has `string x<>`.";
     WideConstant "wide-constant" warn "A constant has more than 64 bits: it can be compared, and \
-                                       is no value of a type of XDR.";
+        is no value of a type of XDR.";
     ZeroCopyOpaque "zero-copy-opaque" warn "`zcopaque`, an extension of libevpl, is used: an \
         opaque that is eligible for direct data placement.";
     Package "package" warn "A `package` is used, an extension of other compilers, and ignored.";
