@@ -1,16 +1,16 @@
-//! Compiles RFC 5662, where its text is at hand: it is no part of this repository.
+//! Compiles RFC 5662 if its text is available: it is not part of this repository.
 
 use std::error::Error;
 use std::path::Path;
 
 use xdrgen_build::{Config, Module};
 
-/// Where some machines keep RFCs: beside the checkout.
+/// The RFC's path, in the folder `shared` beside the checkout.
 const NFS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/rfc/rfc5662.txt");
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rustc-check-cfg=cfg(nfs)");
-    // A file that is not there would count as changed, each time.
+    // Cargo would treat a missing file as changed in each build.
     println!("cargo::rerun-if-changed=build.rs");
     if Path::new(NFS).is_file() {
         println!("cargo::rerun-if-changed={NFS}");

@@ -1,8 +1,8 @@
-//! XDR that others wrote: every file is read to its end, and what is found in each is kept as
-//! reviewed.
+//! Tests XDR files of other projects: every file is parsed to its end, and the findings of each
+//! match a reviewed list.
 //!
-//! The files are not part of this repository: the tests run where a folder `shared` stands beside
-//! the checkout. What is peculiar to such files is written here once more, small.
+//! The files are not part of this repository: the tests need a folder `shared` beside the checkout.
+//! Small examples in this file repeat the unusual constructs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ fn compiled(name: &str, path: &Path, shapes: Shapes) -> Compilation {
         .check()
 }
 
-/// How often each code is found, as `3 undefined-type, 1 syntax`.
+/// Returns the number of findings for each code, such as `3 undefined-type, 1 syntax`.
 fn codes(compilation: &Compilation, errors: bool) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for diagnostic in compilation
@@ -50,7 +50,7 @@ fn codes(compilation: &Compilation, errors: bool) -> String {
 }
 
 #[test]
-fn what_is_found_is_as_reviewed() {
+fn findings_match_the_reviewed_list() {
     let Some(corpus) = common::shared("corpus") else {
         return;
     };
@@ -88,8 +88,8 @@ fn what_is_found_is_as_reviewed() {
     });
 }
 
-/// What refers to nothing else becomes Rust which compiles without a warning, and in the other
-/// shapes is generated.
+/// Files without references to other files become Rust that compiles without a warning. The other
+/// shapes are only generated.
 #[test]
 fn self_contained_files_compile() {
     let Some(corpus) = common::shared("corpus") else {
@@ -121,7 +121,7 @@ fn self_contained_files_compile() {
     library.check();
 }
 
-/// The reply to a call that is not accepted, in the manner of RFC 5531, section 9.
+/// The reply to a rejected call, in the style of RFC 5531, section 9.
 const REJECTED: &str = "
 enum reject_reason { VERSION = 0, CREDENTIAL = 1 };
 enum credential_fault { EXPIRED = 1, FORGED = 2 };
@@ -133,7 +133,7 @@ case CREDENTIAL:
 };
 ";
 
-/// Two headers that each declare what they need, in the manner of the NIS and mount protocols.
+/// Two headers that declare the same types, in the style of the NIS and mount protocols.
 const REPEATED: &str = "
 const NAME_MAX = 255;
 typedef string name<NAME_MAX>;
@@ -144,8 +144,8 @@ typedef opaque handle[0x20];
 struct mounted { handle root; name path; };
 ";
 
-/// A list whose link is a union (RFC 4506, section 4.19), and a filter whose terms contain each
-/// other, in the manner of search protocols.
+/// A list whose link is a union (RFC 4506, section 4.19), and a filter with recursive terms, in the
+/// style of search protocols.
 const UNION_LISTS: &str = "
 union names switch (bool more) {
 case TRUE:
@@ -165,8 +165,8 @@ struct grouped { names labels; filter within; };
 program SEARCH { version SEARCH_V1 { names FIND(filter) = 1; } = 1; } = 100998;
 ";
 
-/// A file protocol of one program number whose versions are in documents of their own, as NFSv3
-/// (RFC 1813) and NFSv4 (RFC 7531) are, and two revisions of one version, as RFC 7531 and RFC 5662.
+/// A file protocol with one program number whose versions are in separate documents, like NFSv3
+/// (RFC 1813) and NFSv4 (RFC 7531), and two revisions of one version, like RFC 7531 and RFC 5662.
 const VERSIONS: [(&str, &str); 3] = [
     (
         "store3",
@@ -176,16 +176,18 @@ program STORE { version STORE_V3 { void NONE(void) = 0; handle ROOT(void) = 1; }
     (
         "store4",
         "struct handle { opaque bytes<128>; };
-program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = 100999;",
+program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = \
+         100999;",
     ),
     (
         "store41",
         "struct handle { opaque bytes<128>; hyper session; };
-program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = 100999;",
+program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = \
+         100999;",
     ),
 ];
 
-/// Returns what is found, one line for each.
+/// Returns the findings, one per line.
 fn lines(compilation: &Compilation) -> Vec<String> {
     let all = compilation.diagnostics().iter();
     all.map(|found| xdrgen_build::report::short(compilation.sources(), found))
@@ -193,7 +195,7 @@ fn lines(compilation: &Compilation) -> Vec<String> {
 }
 
 #[test]
-fn what_is_peculiar_to_such_files_compiles() {
+fn unusual_constructs_compile() {
     let mut library = common::ThrowAway::new("peculiar");
     for (name, xdr, found) in [
         ("union_lists", UNION_LISTS, &[][..]),

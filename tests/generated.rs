@@ -1,4 +1,4 @@
-//! What the build script generates for `rpcrdma-proto`, file by file.
+//! Tests the files that the build script generates for `rpcrdma-proto`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn generated() -> Vec<GeneratedFile> {
         .unwrap_or_else(|report| panic!("{report}"))
 }
 
-/// A release changes the version in each header, and nothing else.
+/// Removes the version from the header, because each release changes it.
 fn without_version(content: &str) -> String {
     let mut words: Vec<&str> = content.splitn(6, ' ').collect();
     if words.get(3) == Some(&"xdrgen-build") && words.len() == 6 {
@@ -27,7 +27,7 @@ fn without_version(content: &str) -> String {
 }
 
 #[test]
-fn every_module_is_as_reviewed() {
+fn generated_modules_match_their_snapshots() {
     for file in generated() {
         let content = without_version(&file.content);
         let mut settings = insta::Settings::clone_current();
@@ -39,7 +39,7 @@ fn every_module_is_as_reviewed() {
 }
 
 #[test]
-fn no_snapshot_outlives_its_module() {
+fn every_snapshot_has_a_module() {
     let expected: BTreeSet<String> = generated()
         .into_iter()
         .map(|file| format!("{}.snap", file.name))
@@ -52,15 +52,15 @@ fn no_snapshot_outlives_its_module() {
     assert_eq!(kept, expected);
 }
 
-/// Two runs give the same bytes, although the files are formatted on several threads.
+/// Two runs generate the same bytes, although several threads format the files.
 #[test]
 fn generation_is_deterministic() {
     assert_eq!(generated(), generated());
 }
 
-/// Every item says where it comes from: its draft, and the line.
+/// The documentation of every item names its draft and line.
 #[test]
-fn every_item_names_its_place() {
+fn every_item_cites_its_source() {
     for file in generated()
         .iter()
         .filter(|file| file.name != xdrgen_build::ROOT_FILE)
@@ -70,8 +70,7 @@ fn every_item_names_its_place() {
             let item = ["pub struct ", "pub enum ", "pub type ", "pub const "]
                 .iter()
                 .any(|start| line.starts_with(start));
-            // Overlays are of the manifest, not of a draft: they name the struct which carries
-            // them.
+            // Overlays come from the manifest, not from a draft: they name their carrier struct.
             let documented = lines[..at]
                 .iter()
                 .rev()

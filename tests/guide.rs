@@ -1,5 +1,5 @@
-//! The guide and the README hold: the project that `docs/guide.md` shows is built from that page,
-//! in its order, and what cargo prints is compared; what both list is all there is.
+//! Tests the guide and the README: builds the project of `docs/guide.md` from that page, in its
+//! order, compares the output of cargo, and checks that the lists in both are complete.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -12,7 +12,7 @@ const GUIDE: &str = include_str!("../docs/guide.md");
 const README: &str = include_str!("../README.md");
 const DRAFT: &str = "spec/draft-dnoveck-nfsv4-rpcrdma-xcharext-03.txt";
 
-/// A block of code: the text of the line before it, its language, its content.
+/// A block of code: the line before it, its language, and its content.
 struct Block<'t> {
     title: &'t str,
     language: &'t str,
@@ -45,7 +45,8 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The project of the guide, in a folder that cargo gives to tests, with a target folder beside it.
+/// The project of the guide, in the temporary folder that cargo provides for tests, with a target
+/// folder beside it.
 struct Project {
     folder: PathBuf,
 }
@@ -59,7 +60,7 @@ impl Project {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let project = Self { folder };
         project.write(DRAFT, &fs::read_to_string(root.join(DRAFT)).unwrap());
-        // The versions of this workspace, which are there: the project is built without a network.
+        // Use the dependency versions of this workspace, so that the build needs no network.
         project.write(
             "Cargo.lock",
             &fs::read_to_string(root.join("Cargo.lock")).unwrap(),
@@ -73,7 +74,8 @@ impl Project {
         fs::write(path, content).unwrap();
     }
 
-    /// A file of the guide; its `Cargo.toml` gets our crates in place of published ones.
+    /// Adds a file of the guide. Its `Cargo.toml` gets the crates of this workspace instead of
+    /// published ones.
     fn add(&self, name: &str, content: &str) {
         if name != "Cargo.toml" {
             return self.write(name, content);
@@ -86,7 +88,7 @@ impl Project {
         self.write(name, &(content.to_owned() + &patch));
     }
 
-    /// Runs a line of the guide, as `cargo build`.
+    /// Runs a command of the guide, such as `cargo build`.
     fn run(&self, line: &str) -> Output {
         let mut words = line.split_whitespace();
         assert_eq!(words.next(), Some("cargo"), "{line}");
@@ -100,8 +102,8 @@ impl Project {
     }
 }
 
-/// Asserts that what a console shows is what a run printed: all lines, in order, but for those that
-/// `...` stands for.
+/// Asserts that a run printed all lines that the guide shows, in order. `...` stands for omitted
+/// lines.
 fn assert_shows(expected: &str, output: &Output) {
     let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     let mut lines = printed.lines().map(str::trim);
@@ -123,7 +125,7 @@ fn assert_shows(expected: &str, output: &Output) {
 }
 
 #[test]
-fn the_guide_builds_what_it_shows() {
+fn guide_project_prints_the_shown_output() {
     let project = Project::new();
     let (mut files, mut runs, mut failures) = (0, 0, 0);
     for Block {
@@ -214,7 +216,7 @@ fn the_guide_lists_every_key_of_the_manifest() {
     }
 }
 
-/// A folder of our own, empty.
+/// Creates an empty folder.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("guide")

@@ -1,7 +1,6 @@
-//! RFCs as published, in every shape, to Rust that compiles without a warning.
+//! Compiles published RFCs in every shape to Rust that compiles without a warning.
 //!
-//! They are not part of this repository: the test runs where a folder `shared` stands beside the
-//! checkout.
+//! The RFCs are not part of this repository: the test needs a folder `shared` beside the checkout.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -40,9 +39,9 @@ fn rfcs_compile_in_every_shape() {
     library.check();
 }
 
-/// The package with NFSv4.1 has the XDR of RFC 7863 as published, without the text around it.
+/// The package with NFSv4.1 contains the XDR of RFC 7863 as published, without the text around it.
 #[test]
-fn the_schema_of_nfs4_is_that_of_the_rfc() {
+fn nfs4_schema_matches_the_rfc() {
     let Some(rfcs) = common::shared("rfc") else {
         return;
     };

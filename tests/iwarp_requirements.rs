@@ -1,8 +1,8 @@
-//! `iwarp/spec/requirements.toml`: each rule stands in its RFC where it says, none is left out, and
-//! the sources cite what is marked as covered.
+//! Tests `iwarp/spec/requirements.toml`: each rule is in its RFC at the given line, no rule is
+//! missing, and the sources cite each rule that is marked as covered.
 //!
-//! `cargo test -p rpcrdma --test iwarp_requirements -- --nocapture` prints how far each RFC is
-//! covered.
+//! `cargo test -p rpcrdma --test iwarp_requirements -- --nocapture` prints the coverage of each
+//! RFC.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use serde::Deserialize;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const RFCS: [&str; 4] = ["5040", "5041", "5044", "6581"];
 
-/// What is searched for citations.
+/// The folders that are searched for citations.
 const SOURCES: [&str; 4] = [
     "iwarp/src",
     "iwarp/tests",
@@ -70,13 +70,13 @@ fn letters(index: usize) -> String {
     }
 }
 
-/// The words of a text, without what stands around them.
+/// Returns the words of a text, without punctuation.
 fn bare_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|one: char| !one.is_ascii_alphanumeric() && one != '-')
         .filter(|word| !word.is_empty())
 }
 
-/// The key words of RFC 2119 as printed, each time that they stand there. NOT belongs to the one
+/// Returns every occurrence of the key words of RFC 2119, as printed. NOT belongs to the key word
 /// before it.
 fn key_words(text: &str) -> Vec<String> {
     const WORDS: [&str; 7] = [
@@ -130,14 +130,14 @@ fn requirements_are_well_formed() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// An RFC's words on one line, and the line of the file that each byte is from.
+/// The words of an RFC on one line, and the line of the file for each byte.
 struct Text {
     words: String,
     lines: Vec<usize>,
 }
 
 impl Text {
-    /// Reads from the first section on.
+    /// Reads an RFC from its first section on.
     fn new(rfc: &str) -> Self {
         let (mut words, mut lines) = (String::new(), Vec::new());
         let is_body = |line: &&str| !line.starts_with("1.  Introduction");
@@ -167,7 +167,7 @@ impl Text {
 }
 
 #[test]
-fn sentences_stand_in_their_rfcs() {
+fn sentences_are_in_their_rfcs() {
     let Some(folder) = common::shared("rfc") else {
         return;
     };
@@ -181,12 +181,12 @@ fn sentences_stand_in_their_rfcs() {
             assert!(text.has(&one.sentence, one.line), "{} is not there", one.id);
             listed += key_words(&one.sentence).len();
         }
-        // Each sentence that has a key word is there.
+        // The list contains each sentence with a key word.
         assert_eq!(listed, key_words(&text.words).len(), "RFC {rfc}");
     }
 }
 
-/// The ids that comments cite, by whether a test does so.
+/// Returns the ids that comments cite: in code, and in tests.
 fn citations() -> [BTreeSet<String>; 2] {
     let mut cited = [BTreeSet::new(), BTreeSet::new()];
     for folder in SOURCES {
@@ -210,7 +210,7 @@ fn read(folder: &Path, cited: &mut [BTreeSet<String>; 2]) {
                 .any(|name| name == "tests" || name == "conformance");
             let mut is_test = is_file_of_tests;
             for line in source.lines() {
-                // A file's own tests are at its end.
+                // The tests of a source file are at its end.
                 let is_gate = ["#[cfg(test)]", "#[cfg(all(test,"];
                 let begins = is_gate.iter().any(|gate| line.starts_with(gate));
                 is_test |= begins && !source.contains("mod tests;");

@@ -1,4 +1,4 @@
-//! What a registry needs of the packages that are published.
+//! Tests the metadata that a registry needs of the published packages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-/// Returns the manifests of the packages that are published, by their folders.
+/// Returns the manifests of the published packages, by their folders.
 fn published() -> BTreeMap<String, Table> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let parse = |path: &Path| -> Table { fs::read_to_string(path).unwrap().parse().unwrap() };
@@ -26,7 +26,7 @@ fn list<'a>(package: &'a Value, key: &str) -> &'a [Value] {
 }
 
 #[test]
-fn packages_have_what_a_registry_shows() {
+fn packages_have_registry_metadata() {
     let packages = published();
     assert_eq!(packages.len(), 9);
     for (folder, manifest) in packages {
@@ -67,7 +67,7 @@ fn libraries_are_documented_with_their_features() {
         if settings.get("all-features").and_then(Value::as_bool) == Some(true) {
             continue;
         }
-        // Named one by one, without what docs.rs can't build.
+        // The features are listed explicitly, without those that docs.rs cannot build.
         let features = manifest["features"].as_table().unwrap();
         let default = list(&manifest["features"], "default");
         let named = list(settings, "features");
@@ -111,7 +111,7 @@ fn packages_are_published_after_those_that_they_need() {
     }
 }
 
-/// The documentation's index is also the table of contents of its book.
+/// The index of the documentation is also the table of contents of its book.
 #[test]
 fn every_page_is_in_the_index() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
@@ -138,7 +138,7 @@ fn every_page_is_in_the_index() {
     }
 }
 
-/// What a newcomer runs first tells what cargo builds, and then what happens.
+/// The first commands of the README do not suppress cargo's progress output.
 #[test]
 fn the_first_commands_show_progress() {
     let readme = include_str!("../README.md");

@@ -1,8 +1,8 @@
-//! `spec/requirements.toml`: each rule stands in its draft where it says, and the sources cite what
-//! is marked as covered.
+//! Tests `spec/requirements.toml`: each rule is in its draft at the given line, and the sources
+//! cite each rule that is marked as covered.
 //!
-//! `cargo test -p rpcrdma --test requirements -- --nocapture` prints how far each draft is covered,
-//! and which rules have a citation in code alone or in a test alone.
+//! `cargo test -p rpcrdma --test requirements -- --nocapture` prints the coverage of each draft,
+//! and the rules that only code or only a test cites.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,16 +27,16 @@ const DRAFTS: [(&str, &str); 4] = [
     ("rtr", "draft-dnoveck-nfsv4-rpcrdma-rtrext-02.txt"),
 ];
 
-/// The draft whose text is not in the repository: the right column of this diff, where there is
-/// one.
+/// The draft whose text is not in the repository. Its text is the right column of a diff in the
+/// folder `shared`.
 const BIDIRECTION: &str = "bd";
 const DIFF: &str = "draft-ietf-nfsv4-rpcrdma-bidirection-03.txt";
 
-/// An RFC whose text is not in the repository, and its file in the folder of RFCs, where there is
-/// one.
+/// The RFC whose text is not in the repository, and its file in the folder `shared`.
 const RFC: (&str, &str) = ("rfc8166", "rfc8166.txt");
 
-/// The folders that are searched for citations, except for these tests, which make some up.
+/// The folders that are searched for citations. These tests are excluded, because they contain
+/// invented citations.
 const SOURCES: [&str; 5] = [
     "rpcrdma-proto/src",
     "rpcrdma-proto/tests",

@@ -1,9 +1,9 @@
-//! The structure of every crate: modules import each other without circles, and no two public types
-//! have one name.
+//! Tests the structure of every crate: imports between modules are acyclic, and the names of public
+//! types are unique.
 //!
-//! The test reads the sources with syn. A module depends on the module that defines what it names,
-//! also where the name comes by a re-export. It is compared with its siblings, each with all that
-//! is inside it; a module and those inside it may name each other. Code under `#[cfg(test)]` does
+//! The test parses the sources with syn. A module depends on the modules that define the items that
+//! it names, also through re-exports. Dependencies are compared between siblings, each including
+//! its submodules; a module and its submodules may name each other. Code under `#[cfg(test)]` does
 //! not count.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -18,7 +18,7 @@ use std::path::Path;
 
 use modules::Crate;
 
-/// The crates, by the file that each begins with.
+/// The root file of each crate.
 const CRATES: [&str; 11] = [
     "xdrgen/src/lib.rs",
     "xdrgen/runtime/src/lib.rs",
@@ -33,7 +33,7 @@ const CRATES: [&str; 11] = [
     "examples/kv-store/src/lib.rs",
 ];
 
-/// The circles that stay: a grammar's productions name each other.
+/// The accepted cycles: the productions of a grammar refer to each other.
 const ALLOWED: [&[&str]; 1] = [&[
     "parse::declaration",
     "parse::structure",
@@ -41,8 +41,7 @@ const ALLOWED: [&[&str]; 1] = [&[
     "parse::union",
 ]];
 
-/// Names that types of several crates have: each is the language's or the field's habit, and is used
-/// with the name of its crate or module.
+/// Type names that several crates use by convention, always qualified by a crate or module.
 const COMMON: [&str; 5] = ["ClientConfig", "Config", "Error", "Result", "ServerConfig"];
 
 fn read(root: &str) -> Crate {
@@ -56,7 +55,7 @@ fn the_list_of_crates_is_complete() {
         .lines()
         .find_map(|line| line.strip_prefix("members = "))
         .unwrap();
-    // Those two have tests alone.
+    // These two crates contain only tests.
     let members = members
         .split('"')
         .filter(|member| member.contains(char::is_alphabetic));
@@ -71,7 +70,7 @@ fn the_list_of_crates_is_complete() {
 }
 
 #[test]
-fn modules_form_no_circle() {
+fn module_imports_are_acyclic() {
     let mut found = Vec::new();
     for root in CRATES {
         let circles: Vec<_> = read(root)
@@ -89,10 +88,10 @@ fn modules_form_no_circle() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// The compiler runs in build scripts, where no other of the crates is used: its names are compared
-/// with each other alone.
+/// The compiler runs in build scripts, which use no other crate of this workspace. Therefore its
+/// names are only compared with each other.
 #[test]
-fn no_two_public_types_have_one_name() {
+fn public_type_names_are_unique() {
     let mut places: BTreeMap<(bool, String), Vec<String>> = BTreeMap::new();
     for root in CRATES.iter().filter(|root| root.ends_with("/lib.rs")) {
         let root = root.trim_end_matches("/src/lib.rs");

@@ -1,8 +1,8 @@
-//! Null RPCs through two sessions that are joined in memory: what the engine costs both ends
+//! Null RPCs between two sessions that are connected in memory: the cost of the engine at both ends
 //! together.
 //!
-//! Each message is written where the peer receives it; of an RPC message its first eight bytes
-//! alone, which the engine reads.
+//! Each message is written to the peer's receive buffer. Only the first eight bytes of an RPC
+//! message are written, because the engine reads no more.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,13 +27,13 @@ const NULL: CallSpec<'_> = CallSpec {
 };
 const REPLY: u32 = 24;
 
-/// RPCs over one connection, with so many outstanding.
+/// RPCs over one connection, with a number of outstanding calls.
 pub(crate) struct Engine {
     outstanding: u16,
     pair: RefCell<Pair>,
 }
 
-/// Two sessions, and what their transport has: a receive buffer for each direction.
+/// Two sessions, and the state of their transport: a receive buffer for each direction.
 struct Pair {
     client: Session,
     server: Session,
@@ -44,7 +44,7 @@ struct Pair {
     answered: u64,
 }
 
-/// The jobs: each with its calls outstanding.
+/// The jobs, each with its number of outstanding calls.
 pub(crate) const JOBS: [(&str, u16); 3] = [
     ("engine/v2-1", 1),
     ("engine/v2-32", 32),
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// So many RPCs.
+    /// Completes `times` RPCs.
     pub(crate) fn run(&self, times: u64) {
         let mut pair = self.pair.borrow_mut();
         let before = pair.answered;
@@ -70,7 +70,7 @@ impl Engine {
     }
 }
 
-/// Measures all of them in turns.
+/// Measures all jobs in turns.
 pub(crate) fn report() -> Table {
     let engines = JOBS.map(|(_, outstanding)| Engine::new(outstanding));
     let job = |engine: &'_ Engine, count| measure::timed(|| engine.run(count));
@@ -105,8 +105,8 @@ impl fmt::Display for Table {
 }
 
 impl Pair {
-    /// Connected, settled in Version Two, their properties exchanged, and all calls outstanding but
-    /// one.
+    /// Connects two sessions, negotiates Version Two, exchanges properties, and begins all
+    /// outstanding calls but one.
     fn new(outstanding: u16) -> Self {
         let calls = Config {
             max_calls: outstanding,
@@ -135,7 +135,7 @@ impl Pair {
             pair.client.connected(0, server).is_ok() && pair.server.connected(0, client).is_ok()
         );
         while pair.turn(Role::Client) | pair.turn(Role::Server) {}
-        // One RPC more tells the client what it is granted.
+        // After one more RPC the client knows its grant.
         pair.call();
         pair.reply();
         assert_eq!(pair.client.version(), Some(Version::Two));
@@ -146,7 +146,7 @@ impl Pair {
         pair
     }
 
-    /// One call more, and the reply to the oldest.
+    /// Begins a call, and completes the oldest.
     fn rpc(&mut self) {
         self.call();
         self.reply();
@@ -169,8 +169,8 @@ impl Pair {
         self.turn(Role::Client);
     }
 
-    /// What an end's driver does after each input: actions, messages, events. Whether a message
-    /// went.
+    /// Does the work of an end's driver after an input: actions, messages, events. Returns true if
+    /// a message was sent.
     fn turn(&mut self, role: Role) -> bool {
         let (end, peer, buffer) = match role {
             Role::Client => (&mut self.client, &mut self.server, &mut self.there),

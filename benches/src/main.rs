@@ -1,16 +1,16 @@
-//! The generated codecs beside codecs written by hand, `rpcgen`'s, and other crates': one table of
-//! ratios.
+//! Compares the generated codecs with codecs written by hand, rpcgen's code, and other crates, and
+//! prints a table of ratios.
 //!
-//! - without an argument: measures, and prints the table; `only PART`: of messages whose names have
-//!   that part;
-//! - `engine`: measures null RPCs through the engine alone, which stand in a table of their own;
+//! - without an argument: measures all messages and prints the table; `only PART`: measures only
+//!   messages whose names contain PART;
+//! - `engine`: measures null RPCs through the engine alone, and prints a table of its own;
 //! - `list`: prints the name of every job in this process, for `count`;
-//! - `count JOB TIMES`: does one job so many times and prints nothing, for a tool that counts
+//! - `count JOB TIMES`: runs one job TIMES times and prints nothing, for a tool that counts
 //!   instructions.
 
 #![forbid(unsafe_code)]
 
-mod by;
+mod codec;
 mod engine;
 mod hand;
 mod measure;
@@ -33,7 +33,7 @@ use table::{Row, Table};
 #[cfg(nfs)]
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 
-/// Where the peers are built, unless cargo is told of another place.
+/// The folder in which peers are built, unless `CARGO_TARGET_DIR` is set.
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target");
 
 fn main() -> ExitCode {
@@ -99,7 +99,7 @@ fn each(messages: &[Message], mut job: impl FnMut(String, &Job)) {
                     "{}/{}/{}",
                     message.name,
                     found.task.name(),
-                    found.by.name().replace(' ', "-")
+                    found.codec.name().replace(' ', "-")
                 ),
                 found,
             );
@@ -119,7 +119,7 @@ fn report(messages: Vec<Message>) {
     }
 }
 
-/// Measures all that do one task with one message, in turns.
+/// Measures all codecs that support a task of a message, in turns.
 fn row(message: &Message, task: Task, peers: &[Peer]) -> Option<Row> {
     let jobs: Vec<&Job> = message.jobs.iter().filter(|job| job.task == task).collect();
     if jobs.is_empty() {
@@ -138,8 +138,8 @@ fn row(message: &Message, task: Task, peers: &[Peer]) -> Option<Row> {
     let found = measure::measure(&mut here.chain(there).collect::<Vec<_>>());
     let names = jobs
         .iter()
-        .map(|job| job.by)
-        .chain(peers.iter().map(|peer| peer.by));
+        .map(|job| job.codec)
+        .chain(peers.iter().map(|peer| peer.codec));
     Some(Row {
         message: message.name,
         bytes: message.bytes.len(),

@@ -1,19 +1,19 @@
-//! Times of jobs that take turns, so that what else the machine does strikes all alike.
+//! Measures jobs in turns, so that noise of the machine affects all of them alike.
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds of one execution: the median over all rounds, and the quartiles.
+/// The time of one execution in nanoseconds: the median over all rounds, and the quartiles.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Times {
     pub(crate) median: f64,
     pub(crate) quartiles: [f64; 2],
 }
 
-/// Something that does its work so many times, and says how long that took.
+/// A job that runs a number of times and returns the elapsed time.
 pub(crate) type Timed<'j> = Box<dyn FnMut(u64) -> Duration + 'j>;
 
 const ROUNDS: usize = 41;
-/// One job's share of a round.
+/// The time of one job in a round.
 const SHARE: Duration = Duration::from_millis(2);
 
 /// Runs the jobs in turns.
@@ -28,7 +28,7 @@ pub(crate) fn measure(jobs: &mut [Timed<'_>]) -> Vec<Times> {
     found.into_iter().map(times).collect()
 }
 
-/// How many times fill a share.
+/// Returns the number of executions that take [`SHARE`].
 fn calibrate(job: &mut Timed<'_>) -> u64 {
     let mut count = 1;
     while job(count) < SHARE / 2 && count < 1 << 40 {
@@ -46,7 +46,7 @@ fn times(mut found: Vec<f64>) -> Times {
     }
 }
 
-/// The time that a loop takes.
+/// Returns the time that a loop takes.
 pub(crate) fn timed(run: impl FnOnce()) -> Duration {
     let start = Instant::now();
     run();

@@ -1,22 +1,22 @@
-//! A message, and every codec that reads or writes it here.
+//! A message, and the codecs of this process that read or write it.
 
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use crate::by::By;
+use crate::codec::Codec;
 
-/// What a job does with its message, again and again.
+/// The task that a job repeats with its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
-    /// Bytes to a value, or to where its parts are.
+    /// Decodes bytes to a value, or to the locations of its parts.
     Decode,
-    /// Bytes to a sum over every field.
+    /// Decodes bytes to the sum of all fields.
     Visit,
-    /// A value to bytes.
+    /// Encodes a value to bytes.
     Encode,
-    /// A value to a gather list.
+    /// Encodes a value to a gather list.
     Gather,
-    /// A value to the number of its bytes.
+    /// Computes the encoded length of a value.
     Length,
 }
 
@@ -40,24 +40,24 @@ impl Task {
     }
 }
 
-/// One codec's way to do one task.
+/// The execution of one task by one codec.
 pub(crate) struct Job {
     pub(crate) task: Task,
-    pub(crate) by: By,
-    /// Does it so many times.
+    pub(crate) codec: Codec,
+    /// Runs the task a number of times.
     pub(crate) run: RefCell<Box<dyn FnMut(u64)>>,
 }
 
-/// A message as it travels, and its jobs.
+/// An encoded message, and its jobs.
 pub(crate) struct Message {
     pub(crate) name: &'static str,
     pub(crate) bytes: &'static [u8],
     pub(crate) jobs: Vec<Job>,
-    /// What each visitor must find.
+    /// The sum that each visitor must return.
     sum: Option<u64>,
 }
 
-/// What a decoder returns, as it is: to make another type of it would be part of what is measured.
+/// The result of a decoder. It is not converted, because the conversion would be measured too.
 pub(crate) trait Verdict {
     fn accepts(&self) -> bool;
 }
@@ -74,11 +74,11 @@ impl<T, E> Verdict for Result<T, E> {
     }
 }
 
-/// More than any message here takes.
+/// More bytes than any message here takes.
 const ROOM: usize = 1 << 21;
 
 impl Message {
-    /// The message that `encode` writes; this is the generated codec's job, too.
+    /// Creates the message that `encode` writes. `encode` is also the job of the generated codec.
     pub(crate) fn new(name: &'static str, encode: impl Fn(&mut [u8]) -> usize + 'static) -> Self {
         let mut buffer = vec![0; ROOM];
         let used = encode(&mut buffer);
@@ -89,29 +89,29 @@ impl Message {
             jobs: Vec::new(),
             sum: None,
         };
-        message.encode(By::Generated, move |buffer| Some(encode(buffer)))
+        message.encode(Codec::Generated, move |buffer| Some(encode(buffer)))
     }
 
-    /// A decoder.
+    /// Adds a decoder.
     pub(crate) fn decode<R: Verdict>(
         self,
-        by: By,
+        codec: Codec,
         decode: impl Fn(&'static [u8]) -> R + 'static,
     ) -> Self {
         assert!(
             decode(self.bytes).accepts(),
             "{}: {} refuses it",
             self.name,
-            by.name()
+            codec.name()
         );
         let bytes = self.bytes;
-        self.job(Task::Decode, by, move || decode(black_box(bytes)))
+        self.job(Task::Decode, codec, move || decode(black_box(bytes)))
     }
 
-    /// A decoder which reads every field; all must find the same sum.
+    /// Adds a decoder that reads every field. All such decoders must return the same sum.
     pub(crate) fn visit(
         mut self,
-        by: By,
+        codec: Codec,
         visit: impl Fn(&'static [u8]) -> Option<u64> + 'static,
     ) -> Self {
         let found = visit(self.bytes);
@@ -121,16 +121,16 @@ impl Message {
             Some(sum),
             "{}: {} reads something else",
             self.name,
-            by.name()
+            codec.name()
         );
         let bytes = self.bytes;
-        self.job(Task::Visit, by, move || visit(black_box(bytes)))
+        self.job(Task::Visit, codec, move || visit(black_box(bytes)))
     }
 
-    /// An encoder; all must write the same bytes.
+    /// Adds an encoder. All encoders must write the same bytes.
     pub(crate) fn encode(
         self,
-        by: By,
+        codec: Codec,
         encode: impl Fn(&mut [u8]) -> Option<usize> + 'static,
     ) -> Self {
         let mut buffer = vec![0xee; self.bytes.len()];
@@ -140,35 +140,40 @@ impl Message {
             *self.bytes,
             "{}: {} writes something else",
             self.name,
-            by.name()
+            codec.name()
         );
-        // A buffer for each job, as a connection has one.
+        // Each job has a buffer of its own, as a connection does.
         let mut buffer = vec![0; self.bytes.len() + 4096];
-        self.job(Task::Encode, by, move || encode(black_box(&mut buffer)))
+        self.job(Task::Encode, codec, move || encode(black_box(&mut buffer)))
     }
 
-    /// An encoder to a list of pieces, which says how many bytes they are together.
-    pub(crate) fn gather(self, by: By, gather: impl Fn() -> Option<usize> + 'static) -> Self {
-        self.counting(Task::Gather, by, gather)
+    /// Adds an encoder to a list of pieces, which returns their total length.
+    pub(crate) fn gather(self, codec: Codec, gather: impl Fn() -> Option<usize> + 'static) -> Self {
+        self.counting(Task::Gather, codec, gather)
     }
 
-    /// A counter of bytes.
-    pub(crate) fn length(self, by: By, length: impl Fn() -> Option<usize> + 'static) -> Self {
-        self.counting(Task::Length, by, length)
+    /// Adds a job that computes the encoded length.
+    pub(crate) fn length(self, codec: Codec, length: impl Fn() -> Option<usize> + 'static) -> Self {
+        self.counting(Task::Length, codec, length)
     }
 
-    fn counting(self, task: Task, by: By, count: impl Fn() -> Option<usize> + 'static) -> Self {
+    fn counting(
+        self,
+        task: Task,
+        codec: Codec,
+        count: impl Fn() -> Option<usize> + 'static,
+    ) -> Self {
         assert_eq!(
             count(),
             Some(self.bytes.len()),
             "{}: {} counts otherwise",
             self.name,
-            by.name()
+            codec.name()
         );
-        self.job(task, by, count)
+        self.job(task, codec, count)
     }
 
-    fn job<R>(mut self, task: Task, by: By, mut work: impl FnMut() -> R + 'static) -> Self {
+    fn job<R>(mut self, task: Task, codec: Codec, mut work: impl FnMut() -> R + 'static) -> Self {
         let run = move |times| {
             for _ in 0..times {
                 black_box(&once(&mut work));
@@ -176,14 +181,14 @@ impl Message {
         };
         self.jobs.push(Job {
             task,
-            by,
+            codec,
             run: RefCell::new(Box::new(run)),
         });
         self
     }
 }
 
-/// A call that is not merged with its surroundings, as in a program of several modules.
+/// Calls the work without inlining it, as in a program of several modules.
 #[inline(never)]
 fn once<R>(work: &mut impl FnMut() -> R) -> R {
     work()

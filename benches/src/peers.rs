@@ -1,11 +1,12 @@
-//! Codecs of others, each in a process of its own: no C and no old crate is part of this workspace.
+//! Codecs of other projects, each in a process of its own, so that neither C code nor old crates
+//! are part of this workspace.
 //!
 //! A peer answers each line with a line:
 //!
-//! - `message NAME HEX`: the tasks that it can do with these bytes, after it has tried them; or
-//!   `-` and why there are none;
-//! - `run NAME TASK COUNT`: the nanoseconds that so many executions took, by its own clock, so that
-//!   the way to it costs nothing.
+//! - `message NAME HEX`: the tasks that it supports for these bytes, after it has tried them; or
+//!   `-` and the reason why there are none;
+//! - `run NAME TASK COUNT`: the nanoseconds for COUNT executions. The peer measures them, so that
+//!   communication is not included.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,29 +17,29 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::by::By;
+use crate::codec::Codec;
 use crate::message::{Message, Task};
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 
-/// The peers that there are, and what is missing.
+/// The running peers, and notes on missing ones.
 pub(crate) struct Peers {
     pub(crate) running: Vec<Peer>,
     pub(crate) notes: Vec<Note>,
 }
 
-/// Why a peer, or one message of it, is not measured.
+/// The reason why a peer, or one message of a peer, is not measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Note {
-    pub(crate) by: By,
-    /// All of them, if none is named.
+    pub(crate) codec: Codec,
+    /// The message; `None` if it applies to all messages.
     pub(crate) message: Option<&'static str>,
     pub(crate) reason: String,
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.by.name())?;
+        f.write_str(self.codec.name())?;
         if let Some(message) = self.message {
             write!(f, ", {message}")?;
         }
@@ -57,23 +58,23 @@ pub(crate) fn start(messages: &[Message], target: &Path) -> Peers {
         build_crates(&out).map(|()| command(&out.join("release/rpcrdma-benches-peers"), &[name]))
     };
     peers.add(
-        By::Rpcgen,
+        Codec::Rpcgen,
         build_rpcgen(&out).map(|()| command(&out.join("rpcgen/peer"), &[])),
         messages,
     );
-    peers.add(By::Fastxdr, crates("fastxdr"), messages);
-    peers.add(By::XdrCodec, crates("xdr-codec"), messages);
+    peers.add(Codec::Fastxdr, crates("fastxdr"), messages);
+    peers.add(Codec::XdrCodec, crates("xdr-codec"), messages);
     peers
 }
 
 impl Peers {
-    fn add(&mut self, by: By, command: Result<Command, String>, messages: &[Message]) {
+    fn add(&mut self, codec: Codec, command: Result<Command, String>, messages: &[Message]) {
         let bytes: Vec<_> = messages
             .iter()
             .map(|message| (message.name, message.bytes))
             .collect();
         let started = command.and_then(|command| {
-            Peer::start(by, command, &bytes).map_err(|error| format!("does not run: {error}"))
+            Peer::start(codec, command, &bytes).map_err(|error| format!("does not run: {error}"))
         });
         match started {
             Ok((peer, notes)) => {
@@ -81,7 +82,7 @@ impl Peers {
                 self.notes.extend(notes);
             }
             Err(reason) => self.notes.push(Note {
-                by,
+                codec,
                 message: None,
                 reason,
             }),
@@ -104,7 +105,8 @@ fn build_rpcgen(out: &Path) -> Result<(), String> {
     build(&mut command)
 }
 
-/// What is fresh is not built again, so that it may be asked for once for each crate.
+/// Builds the peers that are crates. Cargo does not rebuild a fresh crate, so that this may be
+/// called for each crate.
 fn build_crates(out: &Path) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = format!("{DIRECTORY}/crates/Cargo.toml");
@@ -137,7 +139,7 @@ fn build(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// The line that tells most of what a compiler wrote.
+/// Returns the most informative line of a compiler's output.
 fn complaint(written: &str) -> String {
     let lines = || {
         written
@@ -153,10 +155,10 @@ fn complaint(written: &str) -> String {
 
 /// A codec in another process.
 pub(crate) struct Peer {
-    pub(crate) by: By,
+    pub(crate) codec: Codec,
     tasks: HashMap<&'static str, Vec<Task>>,
     child: Child,
-    /// None when the peer is to end.
+    /// `None` after the pipes are closed to end the peer.
     pipes: RefCell<Option<Pipes>>,
 }
 
@@ -167,7 +169,7 @@ struct Pipes {
 
 impl Peer {
     fn start(
-        by: By,
+        codec: Codec,
         mut command: Command,
         messages: &[(&'static str, &'static [u8])],
     ) -> io::Result<(Self, Vec<Note>)> {
@@ -181,7 +183,7 @@ impl Peer {
             answers: BufReader::new(answers),
         });
         let mut peer = Self {
-            by,
+            codec,
             tasks: HashMap::new(),
             child,
             pipes: RefCell::new(pipes),
@@ -191,7 +193,7 @@ impl Peer {
             match parse_tasks(&peer.ask(&format!("message {name} {}", hex(bytes)))?) {
                 Ok(tasks) => drop(peer.tasks.insert(name, tasks)),
                 Err(reason) => notes.push(Note {
-                    by,
+                    codec,
                     message: Some(name),
                     reason,
                 }),
@@ -200,12 +202,12 @@ impl Peer {
         Ok((peer, notes))
     }
 
-    /// What it can do with a message; nothing, if a note says why.
+    /// Returns the tasks that it supports for a message; none if a note gives the reason.
     pub(crate) fn tasks(&self, message: &str) -> &[Task] {
         self.tasks.get(message).map_or(&[], Vec::as_slice)
     }
 
-    /// The time that so many executions take. A peer that has come to its end takes forever.
+    /// Returns the time for `count` executions; the maximum if the peer has ended.
     pub(crate) fn run(&self, message: &str, task: Task, count: u64) -> Duration {
         let answer = self.ask(&format!("run {message} {} {count}", task.name()));
         match answer
@@ -214,7 +216,11 @@ impl Peer {
         {
             Ok(time) => time,
             Err(reason) => {
-                eprintln!("{}, {message}, {}: {reason}", self.by.name(), task.name());
+                eprintln!(
+                    "{}, {message}, {}: {reason}",
+                    self.codec.name(),
+                    task.name()
+                );
                 Duration::MAX
             }
         }
@@ -235,23 +241,23 @@ impl Peer {
 }
 
 impl Drop for Peer {
-    /// It ends when there are no more questions.
+    /// The peer ends when its input is closed.
     fn drop(&mut self) {
         drop(self.pipes.get_mut().take());
-        // Nothing depends on how it ended.
+        // The exit status does not matter.
         let _ = self.child.wait();
     }
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut hex, byte| {
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     })
 }
 
-/// The answer to `message`.
+/// Parses the answer to `message`.
 fn parse_tasks(answer: &str) -> Result<Vec<Task>, String> {
     let answer = refusal(answer)?;
     let task = |name: &str| Task::ALL.into_iter().find(|task| task.name() == name);
@@ -259,7 +265,7 @@ fn parse_tasks(answer: &str) -> Result<Vec<Task>, String> {
     tasks.ok_or_else(|| not_understood(answer))
 }
 
-/// The answer to `run`.
+/// Parses the answer to `run`.
 fn parse_time(answer: &str) -> Result<Duration, String> {
     let answer = refusal(answer)?;
     answer
@@ -268,7 +274,7 @@ fn parse_time(answer: &str) -> Result<Duration, String> {
         .map_err(|_| not_understood(answer))
 }
 
-/// The answer, unless it says why there is none.
+/// Returns the answer, or the reason of a refusal as an error.
 fn refusal(answer: &str) -> Result<&str, String> {
     let answer = answer.trim_end();
     match answer.strip_prefix('-') {
@@ -287,17 +293,17 @@ mod tests {
 
     const MESSAGES: [(&str, &[u8]); 2] = [("known", &[0, 0xab]), ("unknown", &[])];
 
-    /// A peer that answers by rote.
+    /// Returns a peer that prints fixed answers.
     fn rote(script: &str) -> io::Result<(Peer, Vec<Note>)> {
         Peer::start(
-            By::Fastxdr,
+            Codec::Fastxdr,
             command(Path::new("sh"), &["-c", script]),
             &MESSAGES,
         )
     }
 
     #[test]
-    fn answers_to_messages() {
+    fn parses_task_answers() {
         assert_eq!(
             parse_tasks("decode encode\n"),
             Ok(vec![Task::Decode, Task::Encode])
@@ -312,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_runs() {
+    fn parses_time_answers() {
         assert_eq!(parse_time("1500\n"), Ok(Duration::from_nanos(1500)));
         assert_eq!(parse_time("- it failed\n"), Err("it failed".to_owned()));
         assert_eq!(parse_time("-5\n"), Err("5".to_owned()));
@@ -320,13 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_hexadecimal() {
+    fn formats_hexadecimal() {
         assert_eq!(hex(&[0, 0x0a, 0xff]), "000aff");
         assert_eq!(hex(&[]), "");
     }
 
     #[test]
-    fn the_line_that_tells_most() {
+    fn selects_the_error_line() {
         assert_eq!(
             complaint("warning: old\nerror: no network\nnote: more\n"),
             "error: no network"
@@ -339,9 +345,9 @@ mod tests {
     }
 
     #[test]
-    fn notes_as_footnotes() {
+    fn formats_notes() {
         let note = Note {
-            by: By::Rpcgen,
+            codec: Codec::Rpcgen,
             message: None,
             reason: "missing rpcsvc-proto".to_owned(),
         };
@@ -355,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers() -> io::Result<()> {
+    fn peer_answers_requests() -> io::Result<()> {
         let script = r#"
             read verb name hex; [ "$verb $name $hex" = "message known 00ab" ] && echo decode
             read line; echo "- what?"
@@ -366,7 +372,7 @@ mod tests {
         assert_eq!(
             notes,
             [Note {
-                by: By::Fastxdr,
+                codec: Codec::Fastxdr,
                 message: Some("unknown"),
                 reason
             }]
@@ -383,19 +389,19 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing() {
+    fn silent_peer_is_reported() {
         assert!(rote("exit 1").is_err());
     }
 
     #[test]
-    fn one_that_is_not_there() {
+    fn missing_peer_is_reported() {
         let mut peers = Peers {
             running: Vec::new(),
             notes: Vec::new(),
         };
-        peers.add(By::Rpcgen, Err("missing rpcsvc-proto".to_owned()), &[]);
+        peers.add(Codec::Rpcgen, Err("missing rpcsvc-proto".to_owned()), &[]);
         peers.add(
-            By::Fastxdr,
+            Codec::Fastxdr,
             Ok(command(Path::new("/nowhere/peer"), &[])),
             &[],
         );

@@ -1,4 +1,4 @@
-//! A recorder of plain atomics: the least that metrics can cost.
+//! A recorder of plain atomics, for the minimum cost of metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,7 +7,7 @@ use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 
-/// Counts, and forgets the values of histograms.
+/// Counts events, and discards the values of histograms.
 struct Atomics;
 
 struct Forgets;
@@ -36,7 +36,7 @@ impl Recorder for Atomics {
     }
 }
 
-/// Records from now on.
+/// Installs the recorder.
 pub(crate) fn install() {
     if metrics::set_global_recorder(Atomics).is_err() {
         unreachable!("this is the only recorder");

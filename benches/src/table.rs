@@ -2,34 +2,34 @@
 
 use std::fmt;
 
-use crate::by::By;
+use crate::codec::Codec;
 use crate::measure::Times;
 use crate::message::Task;
 
-/// What was measured of one task with one message.
+/// The times of one task with one message.
 pub(crate) struct Row {
     pub(crate) message: &'static str,
     pub(crate) bytes: usize,
     pub(crate) task: Task,
-    pub(crate) times: Vec<(By, Times)>,
+    pub(crate) times: Vec<(Codec, Times)>,
 }
 
 impl Row {
-    fn of(&self, by: By) -> Option<Times> {
+    fn of(&self, codec: Codec) -> Option<Times> {
         self.times
             .iter()
-            .find(|(found, _)| *found == by)
+            .find(|(found, _)| *found == codec)
             .map(|(_, times)| *times)
     }
 }
 
-/// All rows, with a line at the head that says what the numbers are.
+/// All rows, with a header that names the columns.
 pub(crate) struct Table(pub(crate) Vec<Row>);
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits = By::LIMITS.map(|by| format!("of {}", by.name()));
-        let others = By::OTHERS.map(By::name);
+        let limits = Codec::LIMITS.map(|codec| format!("of {}", codec.name()));
+        let others = Codec::OTHERS.map(Codec::name);
         let heads = ["message", "bytes", "task", "generated, ns", "quartiles"];
         let heads = heads
             .into_iter()
@@ -43,7 +43,7 @@ impl fmt::Display for Table {
 }
 
 fn line(row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Some(generated) = row.of(By::Generated) else {
+    let Some(generated) = row.of(Codec::Generated) else {
         return Ok(());
     };
     let [low, high] = generated.quartiles;
@@ -61,11 +61,17 @@ fn line(row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         number(low),
         number(high)
     )?;
-    for by in By::LIMITS {
-        cell(row.of(by).map(|times| generated.median / times.median), f)?;
+    for codec in Codec::LIMITS {
+        cell(
+            row.of(codec).map(|times| generated.median / times.median),
+            f,
+        )?;
     }
-    for by in By::OTHERS {
-        cell(row.of(by).map(|times| times.median / generated.median), f)?;
+    for codec in Codec::OTHERS {
+        cell(
+            row.of(codec).map(|times| times.median / generated.median),
+            f,
+        )?;
     }
     writeln!(f)
 }
@@ -77,7 +83,7 @@ fn cell(ratio: Option<f64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Three digits, more or less.
+/// Formats a number with about three digits.
 fn number(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),
@@ -91,15 +97,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_have_the_sides_that_the_heads_say() {
+    fn ratios_match_the_column_headers() {
         let times = |median| Times {
             median,
             quartiles: [median, median * 2.0],
         };
         let times = vec![
-            (By::Generated, times(6.0)),
-            (By::Hand, times(5.0)),
-            (By::Rpcgen, times(90.0)),
+            (Codec::Generated, times(6.0)),
+            (Codec::Hand, times(5.0)),
+            (Codec::Rpcgen, times(90.0)),
         ];
         let table = Table(vec![Row {
             message: "m",

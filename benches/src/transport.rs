@@ -1,5 +1,5 @@
-//! Null RPCs as messages of two drivers, both ends on one thread over the software fabric: what a
-//! typed call costs beyond that is of the RPC layer.
+//! Null RPCs as messages of two drivers, with both ends on one thread over the software fabric. The
+//! additional cost of a typed call is that of the RPC layer.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -12,21 +12,22 @@ use rpcrdma_verbs::driver::{
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 
-/// The jobs: each with its calls outstanding.
+/// The jobs, each with its number of outstanding calls.
 pub(crate) const JOBS: [(&str, u16); 2] = [("transport/v2-1", 1), ("transport/v2-16", 16)];
 
-/// RPCs until the settings are negotiated and everything that grows has grown.
+/// The number of RPCs after which the settings are negotiated and all buffers have grown.
 const WARM_UP: u64 = 2000;
-/// A call: XID, CALL, RPC version 2, a program, version 1, procedure 0, no credentials, no verifier.
+/// A call: XID, CALL, RPC version 2, a program, version 1, procedure 0, no credentials, no
+/// verifier.
 const CALL: [u32; 10] = [0, 0, 2, 0x2000_0001, 1, 0, 0, 0, 0, 0];
 /// A reply after its XID: REPLY, accepted, no verifier, success.
 const REPLY: [u32; 5] = [1, 0, 0, 0, 0];
-/// The most bytes of a reply.
+/// The maximum length of a reply, in bytes.
 const MAX_REPLY: u32 = 24;
 /// Room for the completions of both ends.
 const COMPLETIONS: u32 = 4096;
 
-/// RPCs over one connection, with so many outstanding.
+/// RPCs over one connection, with a number of outstanding calls.
 pub(crate) struct Transport {
     outstanding: u16,
     ends: RefCell<Ends>,
@@ -53,7 +54,7 @@ impl Transport {
         transport
     }
 
-    /// Completes so many RPCs.
+    /// Completes `times` RPCs.
     pub(crate) fn run(&self, times: u64) {
         let mut ends = self.ends.borrow_mut();
         let (mut begun, mut answered) = (0, 0);

@@ -13,15 +13,15 @@ use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 
-/// The jobs: each with its calls outstanding.
+/// The jobs, each with its number of outstanding calls.
 pub(crate) const JOBS: [(&str, u16); 2] = [("typed/v2-1", 1), ("typed/v2-16", 16)];
 
-/// RPCs until the settings are negotiated and everything that grows has grown.
+/// The number of RPCs after which the settings are negotiated and all buffers have grown.
 const WARM_UP: u64 = 2000;
 /// Room for the completions of both ends.
 const COMPLETIONS: u32 = 4096;
 
-/// Returns the number that it is called with.
+/// A service that returns its argument.
 struct Echo;
 
 impl LocalService for Echo {
@@ -38,7 +38,7 @@ impl LocalService for Echo {
     }
 }
 
-/// RPCs over one connection, with so many outstanding.
+/// RPCs over one connection, with a number of outstanding calls.
 pub(crate) struct Typed {
     outstanding: u16,
     ends: RefCell<Ends>,
@@ -67,7 +67,7 @@ impl Typed {
         typed
     }
 
-    /// Completes so many RPCs.
+    /// Completes `times` RPCs.
     pub(crate) fn run(&self, times: u64) {
         let mut ends = self.ends.borrow_mut();
         let mut open = Vec::with_capacity(self.outstanding.into());
@@ -91,7 +91,7 @@ impl Ends {
             max_served: outstanding,
             ..Config::server()
         };
-        // The call without types, which this is compared with, keeps no replies either.
+        // The untyped call, with which this is compared, keeps no replies either.
         let router = Router::new().reply_cache(ReplyCacheConfig::new().max_replies(0));
         let router = router.add_service(kv1::serve_local(Echo));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));

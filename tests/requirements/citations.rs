@@ -1,4 +1,4 @@
-//! The citations of requirements in the sources, and how far they cover each draft.
+//! The citations of requirements in the sources, and the coverage of each draft.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use super::{BIDIRECTION, DRAFTS, RFC, ROOT, SOURCES, UNSEARCHED};
 #[derive(Debug, PartialEq)]
 pub(crate) struct Citation {
     pub(crate) id: String,
-    /// File and line.
+    /// The file and the line.
     pub(crate) place: String,
     pub(crate) is_test: bool,
 }
 
-/// The ids in a comment of citations, which has nothing else.
+/// Returns the ids in a citation comment, which contains nothing else.
 pub(crate) fn cited(line: &str) -> impl Iterator<Item = &str> {
     let comment = line.match_indices("//").find_map(|(at, _)| {
         let text = line[at..].trim_start_matches(['/', '!']).trim_start();
@@ -25,14 +25,15 @@ pub(crate) fn cited(line: &str) -> impl Iterator<Item = &str> {
         .flat_map(|ids| ids.split(',').map(str::trim))
 }
 
-/// Which lines are compiled for tests alone, and the modules in other files that are.
+/// The lines and the modules in other files that are compiled only for tests.
 #[derive(Default)]
 pub(crate) struct TestParts {
     pub(crate) lines: Vec<bool>,
     pub(crate) modules: Vec<String>,
 }
 
-/// An item ends where its indentation comes back with a closing brace, as rustfmt has it.
+/// Returns the test parts of a source file. An item ends at a closing brace with its indentation,
+/// as rustfmt formats it.
 pub(crate) fn test_parts(source: &str) -> TestParts {
     let mut parts = TestParts::default();
     let (mut whole_file, mut attributed, mut within) = (false, false, None);
@@ -63,7 +64,7 @@ pub(crate) fn test_parts(source: &str) -> TestParts {
     parts
 }
 
-/// Where the modules of a source file are.
+/// Returns the folder with the modules of a source file.
 pub(crate) fn modules_folder(file: &Path) -> PathBuf {
     let is_root = ["lib.rs", "main.rs", "mod.rs"]
         .iter()
@@ -75,7 +76,7 @@ pub(crate) fn modules_folder(file: &Path) -> PathBuf {
     }
 }
 
-/// By its name alone: in a folder of tests, or a file of them.
+/// Returns true for a test file, by its path: it is in a folder of tests or is named after tests.
 pub(crate) fn is_test_file(file: &Path) -> bool {
     file.ends_with("tests.rs") || file.components().any(|part| part.as_os_str() == "tests")
 }
@@ -138,7 +139,8 @@ fn read_sources(folder: &Path, sources: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// Where each rule is cited: in code, in a test. A rule that repeats another shares its citations.
+/// The citations of each rule in code and in tests. A rule that repeats another one shares its
+/// citations.
 struct Coverage<'a> {
     code: BTreeSet<&'a str>,
     tests: BTreeSet<&'a str>,

@@ -1,4 +1,4 @@
-//! The texts of the drafts, and where their sentences stand.
+//! The texts of the drafts, and the positions of their sentences.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use super::list::{Requirement, key_word_count, numbers, requirements};
 use super::{BIDIRECTION, DIFF, DRAFTS, RFC, ROOT, common};
 
-/// A draft's words on one line, and the line of the file that each byte is from.
+/// The words of a draft on one line, and the line of the file for each byte.
 pub(crate) struct Text {
     pub(crate) words: String,
     pub(crate) lines: Vec<usize>,
-    /// The line of each heading, and its section.
+    /// The line and the section of each heading.
     pub(crate) headings: Vec<(usize, String)>,
 }
 
@@ -38,8 +38,8 @@ impl Text {
                 .find_map(|bullet| line.strip_prefix(bullet))
                 .unwrap_or(line);
             for (place, word) in unmarked.split_whitespace().enumerate() {
-                // A hyphen at the end of a line is one of the word's own: the drafts divide no
-                // others.
+                // A hyphen at the end of a line belongs to the word: the drafts do not hyphenate
+                // words.
                 let is_joined = place == 0 && text.words.ends_with('-');
                 if !text.words.is_empty() && !is_joined {
                     text.words.push(' ');
@@ -51,7 +51,7 @@ impl Text {
         text
     }
 
-    /// Where a sentence stands that begins on a line.
+    /// Returns the position of a sentence that begins on a line.
     pub(crate) fn find(&self, sentence: &str, line: usize) -> Option<usize> {
         self.words
             .match_indices(sentence)
@@ -59,7 +59,7 @@ impl Text {
             .find(|&at| self.lines[at] == line)
     }
 
-    /// The words from the first section to the references.
+    /// Returns the words from the first section to the references.
     fn body(&self) -> &str {
         let at = |title: &str| self.words.rfind(title).unwrap();
         &self.words[at("1. Introduction")..at("10. References")]
@@ -111,7 +111,8 @@ fn is_page_break(line: &str) -> bool {
     is_header || line.contains("[Page ") || line.starts_with('\u{c}')
 }
 
-/// The section that a line begins. It is the next after the last one: lists have numbers too.
+/// Returns the section that begins on a line. It must follow the last one, because list items have
+/// numbers too.
 pub(crate) fn heading(line: &str, last: &str) -> Option<String> {
     let (number, title) = line.trim_start().split_once(". ")?;
     if title.contains(". .") || !title.trim_start().starts_with(char::is_uppercase) {
@@ -130,7 +131,7 @@ pub(crate) fn heading(line: &str, last: &str) -> Option<String> {
     })
 }
 
-/// The faults of the sentences of one draft.
+/// Returns the sentences of one draft that are not at their position, as messages.
 pub(crate) fn misplaced(requirements: &[Requirement], draft: &str, text: &Text) -> Vec<String> {
     let ours: Vec<_> = requirements
         .iter()
@@ -151,7 +152,7 @@ pub(crate) fn misplaced(requirements: &[Requirement], draft: &str, text: &Text) 
 }
 
 #[test]
-fn sentences_stand_in_their_drafts() {
+fn sentences_are_in_their_drafts() {
     let requirements = requirements();
     let mut faults = Vec::new();
     for (draft, file) in DRAFTS {
@@ -162,7 +163,7 @@ fn sentences_stand_in_their_drafts() {
 }
 
 #[test]
-fn sentences_stand_in_the_rfc() {
+fn sentences_are_in_the_rfc() {
     let Some(folder) = common::shared("rfc") else {
         return;
     };
@@ -170,8 +171,8 @@ fn sentences_stand_in_the_rfc() {
     let requirements = requirements();
     let faults = misplaced(&requirements, RFC.0, &text);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    // Each sentence that has a key word is there: as often as it is printed. One is in the licence
-    // of the XDR.
+    // The list contains each key word as often as the draft does. One key word is in the licence of
+    // the XDR.
     let listed: usize = requirements
         .iter()
         .filter(|one| one.draft() == RFC.0)
@@ -180,15 +181,15 @@ fn sentences_stand_in_the_rfc() {
     assert_eq!(listed + 1, key_word_count(text.body()));
 }
 
-/// Whether a sentence stands in the right column of a two-column text, from a line on. The right
-/// half of a line is its end, and no longer than a line of a draft; where it begins is known only
-/// by what is to stand there. Lines that have a left half alone are passed over.
+/// Returns true if a sentence is in the right column of a two-column text, from a line on. The
+/// right half is a suffix of the line and at most as long as a line of a draft; only the expected
+/// words show where it begins. Lines that have only a left half are skipped.
 pub(crate) fn in_right_column(lines: &[&str], line: usize, sentence: &str) -> bool {
     let squeezed: String = sentence.split_whitespace().collect();
     continues(&lines[line - 1..], &squeezed, true)
 }
 
-/// The characters that a line of a draft has at most.
+/// The maximum length of a line of a draft, in characters.
 pub(crate) const LONGEST: usize = 72;
 
 fn continues(lines: &[&str], rest: &str, first: bool) -> bool {
@@ -213,7 +214,7 @@ fn continues(lines: &[&str], rest: &str, first: bool) -> bool {
 }
 
 #[test]
-fn sentences_of_bidirection_stand_in_the_right_column() {
+fn bidirection_sentences_are_in_the_right_column() {
     let Some(seeds) = common::shared("seeds") else {
         return;
     };

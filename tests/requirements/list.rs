@@ -1,4 +1,4 @@
-//! The list of requirements, and its form: ids, levels, decisions, repetitions.
+//! The list of requirements, and the checks of its ids, levels, decisions and repetitions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,13 +43,13 @@ impl Requirement {
         self.id.split('-').next().unwrap()
     }
 
-    /// The rule that it repeats, or itself.
+    /// Returns the id of the rule that it repeats, or its own id.
     fn rule(&self) -> &str {
         self.same_as.as_deref().unwrap_or(&self.id)
     }
 
-    /// The rule whose citations are its own: that of the same draft which it repeats. Another
-    /// draft's is other code's.
+    /// Returns the id of the rule whose citations it shares: the rule of the same draft that it
+    /// repeats. Other code implements a rule of another draft.
     pub(crate) fn cited_as(&self) -> &str {
         let same = |other: &&str| other.split('-').next() == Some(self.draft());
         self.same_as.as_deref().filter(same).unwrap_or(&self.id)
@@ -61,7 +61,7 @@ pub(crate) fn requirements() -> Vec<Requirement> {
     toml::from_str::<File>(&text).unwrap().requirement
 }
 
-/// The numbers of a section, which compare as the sections stand.
+/// Returns the numbers of a section, which compare in document order.
 pub(crate) fn numbers(section: &str) -> Option<Vec<u32>> {
     section
         .split('.')
@@ -69,7 +69,7 @@ pub(crate) fn numbers(section: &str) -> Option<Vec<u32>> {
         .collect()
 }
 
-/// `a` to `z`, then `aa` to `az`, and so on.
+/// Returns `a` to `z`, then `aa` to `az`, and so on.
 pub(crate) fn letters(index: usize) -> String {
     let last = char::from(b'a' + u8::try_from(index % 26).unwrap());
     if index < 26 {
@@ -79,10 +79,10 @@ pub(crate) fn letters(index: usize) -> String {
     }
 }
 
-/// The key words as printed, each once, but for those in quotation marks and for OPTIONAL as a mere
-/// adjective.
+/// Returns the distinct key words as printed, without those in quotation marks and without OPTIONAL
+/// as an adjective.
 pub(crate) fn key_words(text: &str) -> Vec<&'static str> {
-    // What begins another word of these stands after it.
+    // A word that is a prefix of another one comes after it.
     const WORDS: [&str; 9] = [
         "MUST NOT",
         "MUST",
@@ -114,7 +114,7 @@ pub(crate) fn key_words(text: &str) -> Vec<&'static str> {
     found
 }
 
-/// How often key words stand in a text.
+/// Returns the number of key words in a text.
 pub(crate) fn key_word_count(text: &str) -> usize {
     let is_key = |word: &&str| {
         let word = word.trim_matches(|one: char| !one.is_ascii_alphabetic());
@@ -141,7 +141,8 @@ pub(crate) fn level(requirement: &Requirement) -> String {
     }
 }
 
-/// The ids are as the places of the rules, and each key has what it may have.
+/// Returns the defects of the list: ids that do not match the positions of their rules, and invalid
+/// values.
 pub(crate) fn malformed(requirements: &[Requirement], decisions: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let by_id: BTreeMap<_, _> = requirements

@@ -1,4 +1,4 @@
-//! What the checks of `requirements.rs` find.
+//! Tests of the checks in `requirements.rs`.
 
 use super::citations::*;
 use super::drafts::*;
@@ -42,13 +42,13 @@ fn citations_are_found_in_comments() {
         ["v2-3.1-a"]
     );
     assert!(ids("let spec: u32 = 1; // the spec: all of it").is_empty());
-    // Words after an id make it one that no requirement has.
+    // Words after an id become part of the id, so that no requirement has it.
     assert_eq!(ids("// spec: v2-3.1-a as printed"), ["v2-3.1-a as printed"]);
     assert_eq!(ids("// spec: v2-3.1-a,"), ["v2-3.1-a", ""]);
 }
 
 #[test]
-fn tests_are_told_from_code() {
+fn tests_are_distinguished_from_code() {
     let source = "
 // spec: v2-1-a
 #[cfg(test)]
@@ -91,7 +91,7 @@ impl A {
 }
 
 #[test]
-fn files_of_tests_are_known_by_name_or_by_their_module() {
+fn test_files_are_recognized() {
     let lib = (
         "crate/src/lib.rs",
         "mod a;\n#[cfg(test)]\npub(crate) mod pair;\n",
@@ -120,7 +120,7 @@ fn files_of_tests_are_known_by_name_or_by_their_module() {
 }
 
 #[test]
-fn a_status_must_be_what_the_citations_say() {
+fn status_must_match_the_citations() {
     let faults =
         |status, citations: &[Citation]| uncovered(&[requirement("v2-1-a", status)], citations);
     let both = [citation("v2-1-a", false), citation("v2-1-a", true)];
@@ -166,7 +166,7 @@ fn a_rule_that_repeats_another_shares_its_citations() {
         report(&rules, &[citation("v2-1-b", true)])
             .ends_with("cited in a test alone: v2-1-a, v2-1-b")
     );
-    // The rule of another draft is for other code.
+    // Other code implements the rule of another draft.
     let mut other = requirement("xc2-1-a", Status::Open);
     other.same_as = Some("v2-1-a".to_owned());
     let rules = [requirement("v2-1-a", Status::Covered), other];
@@ -180,7 +180,7 @@ fn a_rule_that_repeats_another_shares_its_citations() {
 }
 
 #[test]
-fn ids_and_levels_are_held_to_their_place() {
+fn ids_and_levels_must_match_their_place() {
     let rules = [
         requirement("v2-1-a", Status::Open),
         requirement("v2-1-b", Status::Open),

@@ -1,11 +1,11 @@
-//! Circles of a graph: sets of modules that depend on each other.
+//! Finds cycles in a graph: sets of modules that depend on each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::modules::Dependencies;
 
-/// Modules that depend on each other, each with those of the circle that it names.
+/// Modules that depend on each other, each with the modules of the cycle that it names.
 pub(crate) struct Circle(BTreeMap<String, Vec<(String, String)>>);
 
 impl Circle {
@@ -26,7 +26,7 @@ impl fmt::Display for Circle {
     }
 }
 
-/// Returns all circles, each with its modules in order.
+/// Returns all cycles, each with its modules in order.
 pub(crate) fn circles(all: &Dependencies) -> Vec<Circle> {
     let reach: BTreeMap<&str, BTreeSet<&str>> = all
         .keys()
@@ -72,7 +72,7 @@ fn reachable<'a>(all: &'a Dependencies, from: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn a_circle_is_found_with_what_ties_it() {
+fn circle_is_found_with_its_imports() {
     let edge = |to: &str| (to.to_owned(), format!("{to}::Name"));
     let all = Dependencies::from([
         ("a".to_owned(), BTreeMap::from([edge("b")])),

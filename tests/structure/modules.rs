@@ -1,4 +1,4 @@
-//! The modules of a crate, and what each names of the others.
+//! The modules of a crate, and the names that each uses from the others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -10,7 +10,7 @@ use syn::{Attribute, Item, UseTree};
 /// The path of a module from the crate's root.
 type ModulePath = Vec<String>;
 
-/// For each module, the modules that it depends on, with one of the names that it takes from each.
+/// For each module, the modules that it depends on, with one of the names that it uses from each.
 pub(crate) type Dependencies = BTreeMap<String, BTreeMap<String, String>>;
 
 pub(crate) struct Crate {
@@ -19,19 +19,19 @@ pub(crate) struct Crate {
 
 #[derive(Default)]
 struct Module {
-    /// What the module defines, macros included.
+    /// The names that the module defines, including macros.
     defines: HashSet<String>,
-    /// What it imports or re-exports: the name there, and the path that it stands for.
+    /// The imports and re-exports: the local name and its path.
     imports: HashMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
-    /// The public types and traits among these.
+    /// The public types and traits among the definitions.
     types: BTreeSet<String>,
-    /// Every path that its code mentions.
+    /// All paths in its code.
     mentions: BTreeSet<Vec<String>>,
 }
 
 impl Crate {
-    /// Reads a crate from the file that it begins with.
+    /// Reads a crate from its root file.
     pub(crate) fn read(root: &Path) -> Self {
         let mut modules = HashMap::new();
         read_file(root, root.parent().unwrap(), Vec::new(), &mut modules);
@@ -46,8 +46,8 @@ impl Crate {
         })
     }
 
-    /// Returns what modules depend on, apart for each level: a module beside its siblings, each
-    /// with all that is inside it. A module and those inside it are one: they may name each other.
+    /// Returns the dependencies of modules for each level: between siblings, each including its
+    /// submodules. A module and its submodules count as one: they may name each other.
     pub(crate) fn levels(&self) -> Vec<Dependencies> {
         let mut levels: BTreeMap<ModulePath, Dependencies> = BTreeMap::new();
         for (from, module) in &self.modules {
@@ -73,10 +73,10 @@ impl Crate {
         levels.into_values().collect()
     }
 
-    /// Returns the module that defines what a path stands for in another; `None` if it is another
-    /// crate's, or a local name.
+    /// Returns the module that defines the item of a path; `None` if the item is of another crate,
+    /// or the name is local.
     fn definer(&self, from: &[String], path: &[String], depth: usize) -> Option<ModulePath> {
-        // A re-export of a re-export, and so on: deeper than any crate of ours.
+        // Limits chains of re-exports to more than any crate here has.
         if depth > 16 {
             return None;
         }
@@ -89,7 +89,7 @@ impl Crate {
             } else if module.defines.contains(name) {
                 return Some(at);
             } else if let Some(import) = module.imports.get(name) {
-                // Its own module looks up the import; what follows the name comes after it.
+                // Resolve the import in its own module, with the rest of the path appended.
                 let path = [import.as_slice(), &rest[number + 1..]].concat();
                 return (path != rest)
                     .then(|| self.definer(&at, &path, depth + 1))
@@ -105,7 +105,7 @@ impl Crate {
         self.modules.contains_key(&at).then_some(at)
     }
 
-    /// Returns the module in which a path begins, and what is left of the path.
+    /// Returns the module in which a path begins, and the rest of the path.
     fn begin<'p>(&self, from: &[String], path: &'p [String]) -> Option<(ModulePath, &'p [String])> {
         let (first, rest) = path.split_first()?;
         let mut at = from.to_vec();
@@ -133,7 +133,7 @@ impl Crate {
     }
 }
 
-/// Reads the file of a module. The files of its children stand in `folder`.
+/// Reads the file of a module. The files of its submodules are in `folder`.
 fn read_file(
     file: &Path,
     folder: &Path,
@@ -228,7 +228,7 @@ fn public_type(item: &Item) -> Option<String> {
     matches!(visibility, syn::Visibility::Public(_)).then(|| name.to_string())
 }
 
-/// Adds what a `use` brings in.
+/// Adds the imports of a `use`.
 fn flatten(tree: &UseTree, prefix: &mut Vec<String>, module: &mut Module) {
     let import = |name: &str, module: &mut Module, prefix: &[String], last: Option<&str>| {
         let path = prefix
@@ -276,7 +276,7 @@ struct Mentions<'m>(&'m mut BTreeSet<Vec<String>>);
 
 impl<'ast> Visit<'ast> for Mentions<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        // One name alone is the module's own, or one that it imports.
+        // A path of one name is a definition or an import of the module.
         if path.leading_colon.is_none() && path.segments.len() > 1 {
             self.0.insert(
                 path.segments

@@ -21,13 +21,13 @@ pub struct Specification {
     pub license: Option<String>,
     /// The start of each comment that contains a `/*`, up to it. It may hide definitions.
     pub hidden: Vec<Span>,
-    /// The lines that include another file, `%#include` or `#include`. A name that no document
-    /// defines may come from there.
+    /// The lines that include another file, `%#include` or `#include`. An included file may define
+    /// a name that no document defines.
     pub includes: Vec<Span>,
     /// The members and arms outside of a definition, in a document that extends others.
     pub fragments: Vec<Fragment>,
-    /// The constants of `%#define`, which are for C. One that a document uses, and none defines,
-    /// becomes a definition.
+    /// The constants of `%#define`, which are for C. A constant becomes a definition if a document
+    /// uses it and no document defines it.
     pub macros: Vec<Definition>,
 }
 
@@ -69,13 +69,14 @@ pub enum DefinitionKind {
 pub struct Fragment {
     /// The position.
     pub span: Span,
-    /// The text before it, since the item before: a comment there names what is extended.
+    /// The text between the previous item and this one. A comment in it names the extended
+    /// definition.
     pub before: Span,
-    /// What is added.
+    /// The added members or arms.
     pub kind: FragmentKind,
 }
 
-/// What a fragment adds.
+/// The members or arms of a [`Fragment`].
 #[derive(Clone, Debug)]
 pub enum FragmentKind {
     /// `A = 1, B = 2`

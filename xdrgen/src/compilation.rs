@@ -331,8 +331,8 @@ fn load(sources: &mut SourceMap, path: &Path, diagnostics: &mut Diagnostics) -> 
     }
 }
 
-/// Returns the XDR of one document; with `prose`, what is in the text of these sections or, without
-/// any, of all.
+/// Returns the XDR of one document. With `prose`, returns the definitions in the text of these
+/// sections, or of all sections if the list is empty.
 pub(crate) fn extract(path: &Path, prose: Option<&[String]>) -> Result<String, Error> {
     let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::default();
@@ -415,7 +415,7 @@ fn parse_xdr(
 
 /// Returns true if a text with errors has no line that begins a definition.
 fn is_foreign(sources: &SourceMap, xdr: TextId, found: &Diagnostics) -> bool {
-    /// Fewer errors may be those of one definition.
+    /// One definition alone may cause fewer errors than this.
     const MIN_ERRORS: usize = 5;
     let content = sources.text(xdr).content();
     let begins = |line: &str| {

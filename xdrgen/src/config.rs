@@ -31,7 +31,7 @@ pub struct Config {
     pub(crate) owned_feature: Option<String>,
     pub(crate) serde_feature: Option<String>,
     pub(crate) manifest: Option<PathBuf>,
-    /// The texts that stand for the content of files, by the files' canonical paths.
+    /// The texts that replace the content of files, by the files' canonical paths.
     pub(crate) edited: BTreeMap<PathBuf, String>,
 }
 
@@ -80,8 +80,8 @@ impl Config {
     }
 
     /// Adds a folder in which files of `#include` and `%#include` are searched, after the folder of
-    /// the document. The XDR of `x.h` is `x.x`. A file of `#include` becomes part of the document; of
-    /// a file of `%#include`, a module has the definitions that it uses.
+    /// the document. The XDR of `x.h` is `x.x`. A file of `#include` becomes part of the document.
+    /// From a file of `%#include`, a module takes the definitions that it uses.
     ///
     /// ```no_run
     /// use xdrgen_build::{Config, Module};
@@ -97,13 +97,14 @@ impl Config {
         self
     }
 
-    /// Sets the Rust type of a name, as `prost` does for its external paths: of a type that comes
-    /// from a C header and that no document declares, or in the place of a declared one. The path
-    /// begins with `crate` or `::`, or is a type of a number (`i32`, `u32`, `i64`, `u64`, `bool`).
+    /// Sets the Rust type of a name, as `prost` does for its external paths. The name is that of a
+    /// type from a C header that no document declares, or of a declared type, which this type
+    /// replaces. The path begins with `crate` or `::`, or is `i32`, `u32`, `i64`, `u64` or `bool`.
     ///
     /// The type implements `xdr::Wire`, `xdr::Encode` and `xdr::Decode<'a>` for any `'a`, and
-    /// `Clone`, `Debug` and `PartialEq`, and takes four bytes of XDR at least. Its encoding is not known to the compiler, so that types
-    /// with it implement neither `Copy` nor `Eq`, and `xdrgen decode` does not show it.
+    /// `Clone`, `Debug` and `PartialEq`, and takes at least four bytes of XDR. The compiler does
+    /// not know its encoding: types that contain it implement neither `Copy` nor `Eq`, and `xdrgen
+    /// decode` does not show it.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};
@@ -140,7 +141,7 @@ impl Config {
     /// Derives `Serialize` of serde behind a feature of the crate that is built, and `Deserialize`
     /// for types without a lifetime. The crate depends on `serde` with its feature `derive`, and on
     /// `xdrgen-runtime` with its feature `serde`. An array of more than 32 elements within another
-    /// sequence has none of them: give it a struct.
+    /// sequence is not supported: put it into a struct.
     #[must_use]
     pub fn serde_feature(mut self, feature: impl Into<String>) -> Self {
         self.serde_feature = Some(feature.into());
@@ -154,8 +155,8 @@ impl Config {
         self
     }
 
-    /// Reads `content` wherever a document or an included file at `path` is read. An editor does so
-    /// with text that is not saved yet. The file does not need to exist.
+    /// Reads `content` in place of the file at `path`, whether it is a document or an included
+    /// file. An editor uses this for text that is not saved yet. The file need not exist.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};
@@ -170,7 +171,7 @@ impl Config {
         self
     }
 
-    /// Returns the text that stands for the content of a file.
+    /// Returns the text that replaces the content of a file.
     pub(crate) fn edited_text(&self, path: &Path) -> Option<&str> {
         if self.edited.is_empty() {
             return None;
@@ -257,9 +258,9 @@ impl Module {
         self
     }
 
-    /// Adds a document that prints its XDR in the text alone, without markers, as RFC 1813 does. The
-    /// definitions of the named sections, with all within them, are compiled; without a section,
-    /// those of the whole document. `xdrgen extract --prose` shows what is taken.
+    /// Adds a document that has its XDR only in running text, without markers, as RFC 1813 does.
+    /// The definitions in the named sections and their subsections are compiled; without a section,
+    /// those of the whole document. `xdrgen extract --prose` shows them.
     #[must_use]
     pub fn prose(mut self, path: impl Into<PathBuf>, sections: &[&str]) -> Self {
         self.documents.push(DocumentSource::Prose {
@@ -269,10 +270,10 @@ impl Module {
         self
     }
 
-    /// Adds a document that extends those before it: a draft that adds operations to NFSv4, say.
-    /// Where it defines an enum, a union or a program again, its members, arms, versions and
-    /// procedures are added to the first definition. It may have members and arms without the
-    /// definition around them, if a comment before them names it.
+    /// Adds a document that extends those before it, such as a draft that adds operations to NFSv4.
+    /// If it defines an enum, a union or a program again, its members, arms, versions and
+    /// procedures are added to the first definition. It may contain members and arms without a
+    /// definition around them, if a comment before them names the definition.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};
@@ -334,7 +335,7 @@ impl Module {
     }
 
     /// Makes a field or an arm eligible for direct data placement, so that a transport may move its
-    /// bytes out of the message: an opaque or a string of variable length, named
+    /// bytes out of the message. It is an opaque or a string of variable length, named
     /// `"struct.field"` or `"union.arm"` as in XDR. Its Rust type is `xdr::Item`.
     ///
     /// ```
@@ -389,24 +390,23 @@ impl Module {
     }
 
     /// Sets the stubs to emit for each version of a program: a client, the traits of a service, or
-    /// both. The code needs the crate `oncrpc`, and no other.
+    /// both. The code depends on the crate `oncrpc` only.
     #[must_use]
     pub fn stubs(mut self, stubs: Stubs) -> Self {
         self.stubs = stubs;
         self
     }
 
-    /// Marks a procedure, by its name in XDR, as one that may be executed twice without harm, so
-    /// that a client can send a call again after it has lost its connection. It needs
-    /// [`stubs`](Self::stubs).
+    /// Marks a procedure, by its name in XDR, as idempotent: a client may retransmit its calls
+    /// after it has lost its connection. Requires [`stubs`](Self::stubs).
     #[must_use]
     pub fn idempotent(mut self, procedure: impl Into<String>) -> Self {
         self.idempotent.push(Setting::new(procedure));
         self
     }
 
-    /// Says by which argument the length of an item of the results is limited, so that a client has
-    /// memory for it: `reply_item("READ3resok.data", "READ3args.count")`. It needs
+    /// Names the argument that limits the length of an item of the results, so that a client has
+    /// memory for the item: `reply_item("READ3resok.data", "READ3args.count")`. Requires
     /// [`stubs`](Self::stubs).
     #[must_use]
     pub fn reply_item(mut self, item: impl Into<String>, argument: impl Into<String>) -> Self {
@@ -416,8 +416,8 @@ impl Module {
     }
 
     /// Sets the name in Rust of a type, a constant or a procedure (`"nfs_fh4"`), or of a field, a
-    /// member or a case (`"fattr4.obj_attributes"`). A name that would otherwise be equal to another
-    /// one is an error, `name-clash`.
+    /// member or a case (`"fattr4.obj_attributes"`). Two equal names are an error, `name-clash`;
+    /// renaming one of them resolves it.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};
@@ -436,8 +436,8 @@ impl Module {
     }
 
     /// Scopes the members of enums by their enum, as some compilers do: two enums may have members
-    /// of one name, and a case of a union is a member of the enum of its discriminant. In RFC 4506
-    /// (section 6.4) members are names of the whole specification.
+    /// with the same name, and a case of a union names a member of its discriminant's enum. In RFC
+    /// 4506 (section 6.4) the scope of members is the whole specification.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};
@@ -465,12 +465,12 @@ impl Module {
 #[derive(Clone, Debug)]
 pub(crate) enum DocumentSource {
     File(PathBuf),
-    /// A document without markers, and the sections to read; all if there is none.
+    /// A document without markers, and the sections to read; an empty list stands for all sections.
     Prose {
         path: PathBuf,
         sections: Vec<String>,
     },
-    /// A document that adds to definitions of those before it.
+    /// A document that extends definitions of the documents before it.
     Extension(PathBuf),
     Text {
         name: String,

@@ -90,7 +90,8 @@ codes! {
     DuplicateField "duplicate-field" error "Two fields of a struct have the same name.";
     DuplicateArm "duplicate-arm" error "Two arms of a union have the same name.";
     DuplicateCase "duplicate-case" error "Two cases of a union have the same value.";
-    DuplicateNumber "duplicate-number" error "Two programs of a module, or versions or procedures, have the same number.";
+    DuplicateNumber "duplicate-number" error "Two programs of a module, or versions or \
+        procedures, have the same number.";
     AmbiguousMember "ambiguous-member" error "A name is a member of several enums that scope \
         their members, and is used outside of them.";
     WrongKind "wrong-kind" error "A name has the wrong kind: a value instead of a type, or \
@@ -105,7 +106,8 @@ codes! {
         type.";
     EmptyUnion "empty-union" error "A union has no arms.";
     InvalidBound "invalid-bound" error "A length is negative or does not fit in 32 bits.";
-    InvalidNumber "invalid-number" error "A program, version or procedure number is negative or does not fit in 32 bits.";
+    InvalidNumber "invalid-number" error "A program, version or procedure number is negative or \
+        does not fit in 32 bits.";
     OutOfRange "out-of-range" error "A value is out of the range of its type.";
     // Rust names and overlays.
     NameClash "name-clash" error "Two XDR names map to the same Rust name.";
@@ -125,7 +127,8 @@ codes! {
     NestedComment "nested-comment" warn "A `/*` is in a comment: an earlier comment may not be \
         closed, and hide XDR.";
     // Lints: what other tools do not read.
-    UnspacedMarker "unspaced-marker" allow "A `///` is followed by no blank: the scripts that drafts print leave it in the XDR.";
+    UnspacedMarker "unspaced-marker" allow "A `///` is followed by no blank: the scripts that \
+        drafts print leave it in the XDR.";
     // Lints: extensions of RFC 4506.
     PreludeType "prelude-type" allow "The prelude supplies a type, such as `uint32`, that no \
         document declares.";
@@ -134,21 +137,29 @@ codes! {
     TypedConstant "typed-constant" allow "`const uint32 A = 1;` is used where RFC 4506 has `const \
         A = 1;`.";
     BareUnsigned "bare-unsigned" allow "`unsigned` is used where RFC 4506 has `unsigned int`.";
-    CInteger "c-integer" warn "A type of C (`char`, `short`, `long`) is used that XDR does not have.";
+    CInteger "c-integer" warn "A type of C (`char`, `short`, `long`) is used that XDR does not \
+        have.";
     LineComment "line-comment" warn "A `//` comment is used.";
     ImplicitEnumValue "implicit-enum-value" warn "A member of an enum has no value: it is one \
         more than the previous member.";
     RepeatedTypedef "repeated-typedef" warn "A typedef is repeated, and both are the same.";
     DiscriminantName "discriminant-name" warn "An arm of a union has the name of the discriminant.";
     DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have the same value.";
-    Passthrough "passthrough" allow "A `%` line is for the output of rpcgen: constants and includes are used where a name is not defined, the rest is ignored.";
-    Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions, constants and includes are evaluated, other directives are ignored.";
-    NamedArgument "named-argument" warn "An argument of a procedure has a name, where RFC 5531 has only its type.";
-    ProcedureDeclarator "procedure-declarator" warn "A procedure has a type such as `T *` or `string<>`, where RFC 5531 has a name.";
-    ManyArguments "many-arguments" warn "A procedure has more than eight arguments: they become a struct.";
+    Passthrough "passthrough" allow "A `%` line is for the output of rpcgen: constants and \
+        includes are used where a name is not defined, the rest is ignored.";
+    Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions, constants \
+        and includes are evaluated, other directives are ignored.";
+    NamedArgument "named-argument" warn "An argument of a procedure has a name, where RFC 5531 \
+        has only its type.";
+    ProcedureDeclarator "procedure-declarator" warn "A procedure has a type such as `T *` or \
+        `string<>`, where RFC 5531 has a name.";
+    ManyArguments "many-arguments" warn "A procedure has more than eight arguments: they become a \
+        struct.";
     BareString "bare-string" warn "`string x` is used where RFC 4506 has `string x<>`.";
-    WideConstant "wide-constant" warn "A constant has more than 64 bits: it can be compared, and is no value of a type of XDR.";
-    ZeroCopyOpaque "zero-copy-opaque" warn "`zcopaque`, an extension of libevpl, is used: an opaque that is eligible for direct data placement.";
+    WideConstant "wide-constant" warn "A constant has more than 64 bits: it can be compared, and \
+        is no value of a type of XDR.";
+    ZeroCopyOpaque "zero-copy-opaque" warn "`zcopaque`, an extension of libevpl, is used: an \
+        opaque that is eligible for direct data placement.";
     Package "package" warn "A `package` is used, an extension of other compilers, and ignored.";
     Namespace "namespace" warn "A `namespace` is used, an extension of xdrpp.";
     Pragma "pragma" warn "A `pragma`, an extension of Linux's xdrgen, is ignored.";

@@ -1,8 +1,8 @@
-//! Adds what extension documents define to the definitions of the documents before them.
+//! Merges the definitions of extension documents into those of the documents before them.
 //!
 //! A document that extends a published specification repeats an enum with its new members, a union
-//! with its new arms, or a program with its new procedures; or it has members and arms alone, below
-//! a comment such as `/* to be added to enum nfsstat4 */`.
+//! with its new arms, or a program with its new procedures. Or it contains only members and arms,
+//! below a comment such as `/* to be added to enum nfsstat4 */`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -124,7 +124,7 @@ fn items(fragment: Fragment) -> Vec<Fragment> {
     }
 }
 
-/// Returns the definition that an item extends: the last that the text before it names.
+/// Returns the definition that an item extends: the last one that the text before the item names.
 fn named(
     text: &str,
     specifications: &Specifications,
@@ -165,8 +165,8 @@ fn add(target: &mut DefinitionKind, added: FragmentKind) {
     }
 }
 
-/// Adds to a definition what another one of its name has besides. Returns the other one if it is no
-/// extension.
+/// Adds the additional parts of another definition with the same name to a definition. Returns the
+/// other definition if it is not an extension.
 fn extend(target: &mut Definition, mut other: Definition) -> Option<Definition> {
     match (&mut target.kind, &mut other.kind) {
         (DefinitionKind::Enum(body), DefinitionKind::Enum(added)) => {

@@ -1,8 +1,9 @@
 //! Finds the files that the documents of a module include.
 //!
 //! The file of `#include "b.x"` is part of the document, as it is for rpcgen. `%#include "b.h"` is
-//! for C, and names what rpcgen makes of `b.x`: the compiler takes definitions of that file where a
-//! module needs them. Headers without XDR, such as `<stdio.h>`, are not found, which is no defect.
+//! for C, and names the header that rpcgen generates from `b.x`: the compiler takes the definitions
+//! of `b.x` that a module needs. A header without XDR, such as `<stdio.h>`, is not found, which is
+//! not a defect.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -84,8 +85,8 @@ impl Targets {
         }
     }
 
-    /// Returns the next file. A file that is part of a document supplies nothing besides, so those
-    /// are first.
+    /// Returns the next file. Files that are part of a document come first, because they supply
+    /// nothing else.
     fn next(&mut self) -> Option<Target> {
         self.whole.pop_front().or_else(|| self.others.pop_front())
     }
@@ -119,7 +120,7 @@ impl Search<'_> {
         files
     }
 
-    /// Reads a file that was not read before, and returns what it includes.
+    /// Reads a file that was not read before, and returns the files that it includes.
     fn open(
         &mut self,
         target: Target,

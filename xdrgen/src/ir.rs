@@ -49,7 +49,7 @@ impl Schema {
     }
 
     /// Returns the name of the type of a procedure's results that a service returns in either
-    /// shape; `None` if the results have no lifetime, so that one shape does for all.
+    /// shape; `None` if the results have no lifetime, so that both shapes are equal.
     pub(crate) fn results_type(&self, module: &ModuleDef, procedure: &Procedure) -> Option<String> {
         let layout = self.layout_of(procedure.reply.as_ref()?);
         let both = module.shapes == Shapes::Both && layout.lifetime;
@@ -192,7 +192,7 @@ pub struct Constant {
     pub name: String,
     /// The name in Rust.
     pub rust: String,
-    /// The type, an integer; a 64-bit one if the value has more bits than any type of XDR.
+    /// The type, an integer; a 64-bit integer if the value has more bits than any XDR type.
     pub ty: Primitive,
     /// The value. It is in the range of the type, unless it has more than 64 bits.
     pub value: i128,
@@ -217,8 +217,8 @@ pub struct TypeDef {
     pub origin: Origin,
     /// The definition.
     pub kind: TypeDefKind,
-    /// The path of the Rust type, if the configuration supplies it. The definition is a struct
-    /// without fields then, and the encoding is not known.
+    /// The path of the Rust type, if the configuration supplies it. Then the definition is a struct
+    /// without fields, and the encoding is unknown.
     pub external: Option<String>,
     /// The sizes.
     pub layout: Layout,
@@ -257,13 +257,13 @@ pub struct Layout {
     /// Whether the owned and the borrowed shape differ: because of a lifetime, or because the owned
     /// shape boxes a part.
     pub shapes_differ: bool,
-    /// Whether the type contains a floating-point number or a type that is not generated, so that it
-    /// cannot implement `Eq`.
+    /// Whether the type contains a floating-point number or a type that is not generated, so that
+    /// it cannot implement `Eq`.
     pub float: bool,
     /// The maximum size of the owned shape in memory, in bytes, without its heap allocations.
     pub memory: u64,
-    /// Whether the type has a zero, all of whose numbers are zero and all of whose sequences are
-    /// empty, so that it implements `Default`.
+    /// Whether the type has a zero, in which all numbers are zero and all sequences are empty. Such
+    /// a type implements `Default`.
     pub zero: bool,
     /// Whether the type contains itself, through an indirection.
     pub recursive: bool,
@@ -547,7 +547,7 @@ pub struct Procedure {
 /// An item of a procedure's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyItem {
-    /// The limits of its length: of each arm of a union that has the item, one.
+    /// The limits of its length: one for each arm of a union that contains the item.
     pub limits: Vec<ItemLimit>,
 }
 
@@ -560,12 +560,12 @@ impl ReplyItem {
     }
 }
 
-/// A limit of an item's length: the lower of both, if there are both.
+/// A limit of an item's length: the lower of the bound and the argument, if both exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemLimit {
     /// The bound in XDR, in bytes.
     pub max: Option<u32>,
-    /// The argument that says how long the item may be.
+    /// The argument that limits the length of the item.
     pub argument: Option<Argument>,
 }
 

@@ -5,16 +5,17 @@ use crate::ir::{Arm, Discriminant, Layout, Schema, Type, TypeDefKind, Union};
 /// The maximum size in memory, in bytes, of the content of a union's arm or an optional that is
 /// stored inline; larger content is boxed in the owned shape. A void arm or an absent optional
 /// takes 4 bytes of XDR. A value with content of this size and its discriminant takes 32 bytes of
-/// memory. Therefore no input decodes into more than eight times its size. An item is the exception:
-/// an empty one takes ten times its 4 bytes.
+/// memory. Therefore no input decodes into more than eight times its size. An item is the
+/// exception: an empty one takes ten times its 4 bytes.
 const MAX_INLINE_SIZE: u64 = 24;
 
 /// The size in memory, in bytes, of `xdrgen_runtime::Item`.
 const ITEM_SIZE: u64 = 40;
 
 impl Layout {
-    /// Returns the layout of a type that is not generated: nothing of it is known but that it takes
-    /// four bytes, as every type of XDR does that is not empty. It is boxed where size matters.
+    /// Returns the layout of a type that is not generated. It takes at least four bytes, as every
+    /// non-empty XDR type does; nothing else is known. It is boxed where the size in memory
+    /// matters.
     pub(crate) fn external() -> Self {
         Self {
             min: 4,
@@ -347,7 +348,7 @@ mod tests {
     /// Light types are always inlined. If an arm that is emitted once for each case counted only
     /// once, inlining would not terminate.
     #[test]
-    fn weight_counts_what_is_emitted() -> Result<(), Box<dyn std::error::Error>> {
+    fn weight_counts_emitted_code() -> Result<(), Box<dyn std::error::Error>> {
         let arms = |ty: &str| -> String {
             (0..8)
                 .map(|at| format!("case {at}: {ty} a{at};\n"))

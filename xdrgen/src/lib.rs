@@ -27,8 +27,8 @@
 //!   [`Overlay`] otherwise; [`Config::from_manifest`] for settings in a file, which the command
 //!   `xdrgen` reads too. [`Config::compile`] runs the compilation.
 //! - In a tool: [`Config::check`] returns a [`Compilation`] with diagnostics, a report, and the
-//!   files to generate. [`report`] renders diagnostics for people, on one line, and as JSON or SARIF,
-//!   and applies their fixes.
+//!   files to generate. [`report`] renders diagnostics for people, on one line, and as JSON or
+//!   SARIF, and applies their fixes.
 //! - To inspect bytes, or to compare generated code with an independent decoder: [`value::decode`]
 //!   decodes bytes into a tree according to the schema, and [`value::encode`] encodes the tree.
 //!
@@ -55,8 +55,8 @@
 //! - One run reports the defects of all documents; it does not stop at the first.
 //! - It does not panic on any input, and contains no `unsafe` code.
 //! - It runs no other program: no preprocessor, no shell, no rustfmt.
-//! - Generated code depends on no crate except `xdrgen-runtime`; with stubs, on none except `oncrpc`,
-//!   which contains the runtime.
+//! - Generated code depends on no crate except `xdrgen-runtime`; with stubs, on none except
+//!   `oncrpc`, which contains the runtime.
 //! - The output is a function of the documents and the settings.
 #![forbid(unsafe_code)]
 
@@ -108,8 +108,8 @@ pub fn extract_file(path: impl AsRef<std::path::Path>) -> Result<String, Error> 
     compilation::extract(path.as_ref(), None)
 }
 
-/// Returns the XDR of one document that prints it in its text alone, without markers: of the named
-/// sections, with all within them, or without any of the whole document.
+/// Returns the XDR of one document that has it only in running text, without markers: of the named
+/// sections and their subsections, or of the whole document if no section is named.
 ///
 /// # Errors
 /// Returns a report if the document cannot be read or has no XDR.
@@ -120,7 +120,7 @@ pub fn extract_prose(
     compilation::extract(path.as_ref(), Some(sections))
 }
 
-/// Returns what [`extract_prose`] takes of a document, so that a person can review it.
+/// Returns the definitions that [`extract_prose`] finds in a document, for review.
 ///
 /// # Errors
 /// Returns a report if the document cannot be read.

@@ -66,10 +66,10 @@ pub struct Document {
     pages: Vec<(usize, u32)>,
     /// The section headings, in document order.
     sections: Vec<Section>,
-    /// The sections whose XDR is in the text alone, without markers; `None` for a document with
-    /// markers. No section is all of them.
+    /// The sections whose XDR is only in running text, without markers; `None` for a document with
+    /// markers. An empty list stands for all sections.
     prose: Option<Vec<String>>,
-    /// Whether the document adds to definitions of others.
+    /// Whether the document extends definitions of other documents.
     extension: bool,
 }
 
@@ -102,14 +102,14 @@ impl Document {
         &self.text
     }
 
-    /// Returns the sections whose definitions are in the text, without markers; `None` for a document
-    /// whose XDR has markers. No section is all of them.
+    /// Returns the sections whose definitions are in running text, without markers; `None` for a
+    /// document whose XDR has markers. An empty list stands for all sections.
     #[must_use]
     pub fn prose_sections(&self) -> Option<&[String]> {
         self.prose.as_deref()
     }
 
-    /// Returns true if the document adds to definitions of others.
+    /// Returns true if the document extends definitions of other documents.
     #[must_use]
     pub fn is_extension(&self) -> bool {
         self.extension
@@ -198,7 +198,8 @@ pub struct Text {
     kind: TextKind,
     content: String,
     lines: Vec<TextLine>,
-    /// Where the text of a line continues at another column: the offset in the text, and the column.
+    /// The offsets at which the text of a line continues at another column: the offset in the text,
+    /// and the column.
     shifts: Vec<(usize, usize)>,
 }
 
@@ -228,8 +229,9 @@ impl Text {
         self.content.push('\n');
     }
 
-    /// Says at which columns of the document the last line continues, because characters are written
-    /// in another way there: each offset in the line, and the byte of the document's line.
+    /// Records the columns of the document at which the last line continues, because the document
+    /// writes characters in another way: each offset in the line, and the byte of the document's
+    /// line.
     pub(crate) fn shift_line(&mut self, shifts: &[(usize, usize)]) {
         if let Some(line) = self.lines.last() {
             let shifts = shifts.iter();
@@ -338,8 +340,8 @@ impl SourceMap {
         DocumentId(index(self.documents.len() - 1))
     }
 
-    /// Says that the XDR of a document is in its text alone, in these sections or, without any, in
-    /// all.
+    /// Marks a document whose XDR is only in running text: in these sections, or in all sections if
+    /// the list is empty.
     ///
     /// # Panics
     /// Panics if `id` is from another source map and out of range here.
@@ -347,7 +349,7 @@ impl SourceMap {
         self.documents[id.0 as usize].prose = Some(sections);
     }
 
-    /// Says that a document adds to definitions of others.
+    /// Marks a document that extends definitions of other documents.
     ///
     /// # Panics
     /// Panics if `id` is from another source map and out of range here.

@@ -1,4 +1,4 @@
-//! Supplies definitions that the documents of a module use and do not contain: constants of
+//! Supplies definitions that the documents of a module use and do not contain, from constants of
 //! `%#define`, files of `%#include`, and the preludes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -9,16 +9,16 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::parse;
 use crate::source::{SourceMap, Span, TextId, TextKind};
 
-/// Definitions of one text, which a module takes if it needs them.
+/// Definitions of one text, from which a module takes those that it needs.
 struct Source {
     text: TextId,
     license: Option<String>,
     definitions: Vec<Definition>,
 }
 
-/// What a module uses and does not have.
+/// The names that a module uses and does not define.
 pub(crate) struct Needs {
-    /// The names that the module has.
+    /// The names that the module defines.
     visible: HashSet<String>,
     /// The other names, with their first use.
     missing: BTreeMap<String, Span>,
@@ -27,7 +27,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Returns what a module needs, after it has the constants of its own `%#define` lines.
+    /// Returns the needs of a module, after it has taken the constants of its own `%#define` lines.
     pub(crate) fn after_macros(input: &mut ModuleInput, before: &[ModuleInput]) -> Self {
         let mut needs = Self::of(input, before);
         let own = input.specifications.iter_mut();
@@ -49,7 +49,7 @@ impl Needs {
     /// Adds the types that the configuration supplies, for names that no document declares.
     pub(crate) fn take_external(&mut self, input: &mut ModuleInput) {
         for (name, path) in input.externs.clone() {
-            // A prelude may have the name, and is not asked then.
+            // The configuration takes precedence over a prelude with the same name.
             let Some(span) = self.uses.get(&name.text).copied() else {
                 continue;
             };
@@ -61,7 +61,7 @@ impl Needs {
         }
     }
 
-    /// Adds what the module needs of the files that its documents include.
+    /// Adds the definitions that the module needs from the files that its documents include.
     pub(crate) fn take_included(
         &mut self,
         input: &mut ModuleInput,
@@ -75,7 +75,7 @@ impl Needs {
         self.take(input, sources.collect());
     }
 
-    /// Adds what the module needs of the preludes.
+    /// Adds the definitions that the module needs from the preludes.
     pub(crate) fn take_preludes(
         &mut self,
         sources: &mut SourceMap,
@@ -133,8 +133,8 @@ impl Needs {
         });
     }
 
-    /// Moves the definitions that are needed to the module, with those that they need. Returns their
-    /// names, with a use of each.
+    /// Moves the definitions that are needed to the module, with those that they need. Returns
+    /// their names, with a use of each.
     fn take(&mut self, input: &mut ModuleInput, sources: Vec<Source>) -> Vec<(String, Span)> {
         let by_name = by_name(&sources);
         let mut taken: HashSet<(usize, usize)> = HashSet::new();
@@ -162,8 +162,8 @@ impl Needs {
     }
 }
 
-/// Returns the definitions of each name. Of equal constants there is one: two files may define a
-/// macro for C.
+/// Returns the definitions of each name. Equal constants count once, because two files may define
+/// the same macro for C.
 fn by_name(sources: &[Source]) -> HashMap<String, Vec<(usize, usize)>> {
     let mut by_name: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
     for (number, source) in sources.iter().enumerate() {

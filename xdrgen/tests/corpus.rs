@@ -1,6 +1,6 @@
-//! Tests constructs in the spirit of XDR files of other projects: what rpcgen accepts is accepted,
-//! except for files that are broken as published or that name what no file of theirs defines. The
-//! report names the cause.
+//! Tests constructs in the style of XDR files of other projects. The compiler accepts the files
+//! that rpcgen accepts, except for files that are broken as published or that use undefined names.
+//! The report names the cause.
 
 mod common;
 
@@ -10,51 +10,51 @@ use std::process::Command;
 use common::{Folder, check, note_skipped};
 use xdrgen_build::{Code, Compilation, Config, Module, Style};
 
-/// A construct that is refused: the projects' files that have it, the XDR, and the code and a line of
-/// the report.
-struct Refused {
+/// A rejected construct: the files that contain it, the XDR, and the code and a line of the report.
+struct RejectedConstruct {
     files: &'static [&'static str],
     xdr: &'static str,
     code: Code,
     cause: &'static str,
 }
 
-/// The files that rpcgen accepts, because it passes names to C unresolved, and that the compiler
-/// refuses.
-const REFUSED: &[Refused] = &[
-    Refused {
+/// The files that the compiler rejects although rpcgen accepts them, because rpcgen passes names to
+/// C unresolved.
+const REJECTED: &[RejectedConstruct] = &[
+    RejectedConstruct {
         files: &[
-            "libvirt: admin_protocol.x, lock_protocol.x, log_protocol.x, remote_protocol.x, virnetprotocol.x",
+            "libvirt: admin_protocol.x, lock_protocol.x, log_protocol.x, remote_protocol.x, \
+             virnetprotocol.x",
         ],
         xdr: "%#include \"limits.h\"\ntypedef opaque uuid[UUID_LEN];\n",
         code: Code::UndefinedConstant,
         cause: "`UUID_LEN` may come from this file",
     },
-    Refused {
+    RejectedConstruct {
         files: &["libvirt: admin_protocol.x, remote_protocol.x"],
         xdr: "%#include <types.h>\nunion value switch (int kind) { case KIND_INT: int i; };\n",
         code: Code::UndefinedConstant,
         cause: "`KIND_INT` may come from this file",
     },
-    Refused {
+    RejectedConstruct {
         files: &["libvirt: lxc_protocol.x, qemu_protocol.x", "RFC 5663"],
         xdr: "%#include \"remote.h\"\nstruct open_args { remote_domain domain; };\n",
         code: Code::UndefinedType,
         cause: "no XDR of that include is beside the document",
     },
-    Refused {
+    RejectedConstruct {
         files: &["RFC 7861"],
         xdr: "enum kind { LABEL = 0, PRIVS = 1 };\nenum item { LABEL = 0 };\n",
         code: Code::DuplicateDefinition,
         cause: "`LABEL` is defined twice",
     },
-    Refused {
+    RejectedConstruct {
         files: &["reffs: nfsv42_xdr.x"],
         xdr: "const V2_FLAGS_ONE = FLAGS_ONE;\n",
         code: Code::UndefinedConstant,
         cause: "no constant is named `FLAGS_ONE`",
     },
-    Refused {
+    RejectedConstruct {
         files: &["libtirpc, rpcsvc-proto: key_prot.x"],
         xdr: "const MODULUS = \"d4a0ba02\";\n",
         code: Code::InvalidToken,
@@ -63,13 +63,13 @@ const REFUSED: &[Refused] = &[
 ];
 
 #[test]
-fn the_report_names_the_cause() {
-    for Refused {
+fn reports_name_the_cause() {
+    for RejectedConstruct {
         files,
         xdr,
         code,
         cause,
-    } in REFUSED
+    } in REJECTED
     {
         let compilation = check(xdr);
         let report = compilation.report(Style::Plain);
@@ -117,7 +117,8 @@ fn constructs_of_one_file() {
         ),
         (
             "reffs: nfsv42_xdr.x",
-            "%#ifndef DEFINED\n%#define DEFINED\n%typedef struct authunix_parms authunix_parms;\n%#endif\n\
+            "%#ifndef DEFINED\n%#define DEFINED\n%typedef struct authunix_parms authunix_parms;\n\
+             %#endif\n\
              union sec switch (unsigned int flavor) { case AUTH_NONE: void;\n\
              case AUTH_UNIX: authunix_parms cred; };\n",
         ),
@@ -127,7 +128,7 @@ fn constructs_of_one_file() {
     }
 }
 
-/// Constructs in the manner of each project, which its files need.
+/// Constructs in the style of each project, which the project's files need.
 const PROJECTS: &[(&str, &str)] = &[
     (
         "Linux",
@@ -150,12 +151,15 @@ const PROJECTS: &[(&str, &str)] = &[
         "goxdr",
         "// A comment\nnamespace a { namespace b {\nunion u switch (unsigned kind) {\n\
          case 0:\n case 1:\n  string one<>;\n default:\n  void;\n}; } }\n\
-         program P { version V { b::u MANY(b::u, unsigned hyper, string) = 1; } = 1; } = 0x20000000;\n",
+         program P { version V { b::u MANY(b::u, unsigned hyper, string) = 1; } = 1; } = \
+         0x20000000;\n",
     ),
     (
         "xdrpp",
-        "namespace test {\ntypedef unsigned hyper big;\nstruct tree { big key; tree *left; tree *right; };\n\
-         union value switch (int type) { case 0: struct { int x; int y; } point; default: void; };\n}\n",
+        "namespace test {\ntypedef unsigned hyper big;\nstruct tree { big key; tree *left; tree \
+         *right; };\n\
+         union value switch (int type) { case 0: struct { int x; int y; } point; default: void; \
+         };\n}\n",
     ),
     (
         "stellar-core",
@@ -165,7 +169,8 @@ const PROJECTS: &[(&str, &str)] = &[
     ),
     (
         "rust-xdr",
-        "typedef opaque Bar[8];\ntypedef Bar Bars<>;\nstruct Foo { int a; unsigned int b; Bars c; };\n",
+        "typedef opaque Bar[8];\ntypedef Bar Bars<>;\nstruct Foo { int a; unsigned int b; Bars c; \
+         };\n",
     ),
     (
         "libevpl",
@@ -194,8 +199,10 @@ const PROJECTS: &[(&str, &str)] = &[
     ),
     (
         "glusterfs",
-        "#ifdef RPC_XDR\n%#include \"compat.h\"\n#endif\nstruct stat { opaque gfid[16]; unsigned hyper size; };\n\
-         struct dirent { unsigned hyper ino; struct stat st; string name<>; opaque dict<>; dirent *next; };\n",
+        "#ifdef RPC_XDR\n%#include \"compat.h\"\n#endif\nstruct stat { opaque gfid[16]; unsigned \
+         hyper size; };\n\
+         struct dirent { unsigned hyper ino; struct stat st; string name<>; opaque dict<>; dirent \
+         *next; };\n",
     ),
     (
         "ganglia",
@@ -205,12 +212,14 @@ const PROJECTS: &[(&str, &str)] = &[
     (
         "VXI-11",
         "typedef long Device_Link;\ntypedef long Device_Flags;\nenum Family { TCP, UDP };\n\
-         struct Create { long clientId; bool lockDevice; unsigned long timeout; string device<>; };\n\
+         struct Create { long clientId; bool lockDevice; unsigned long timeout; string device<>; \
+         };\n\
          program CORE { version V { Device_Link CREATE(Create) = 10; } = 1; } = 0x0607AF;\n",
     ),
     (
         "am-utils",
-        "const LEN = 1024;\ntypedef string amq_string<LEN>;\ntypedef long *time_type;\nstruct tree { \
+        "const LEN = 1024;\ntypedef string amq_string<LEN>;\ntypedef long *time_type;\n\
+         struct tree { \
          amq_string mountpoint; tree *next; tree *child; };\ntypedef struct tree *tree_p;\n\
          program AMQ { version V { tree_p TREE(amq_string) = 1; } = 57; } = 300019;\n",
     ),
@@ -242,7 +251,7 @@ fn constructs_of_projects() {
         }
     }
     assert!(refused.is_empty(), "{}", refused.join("\n"));
-    // With nfs-utils, rpcsvc-proto, reffs, libtirpc and glibc, whose constructs other tests have.
+    // Other tests cover the constructs of nfs-utils, rpcsvc-proto, reffs, libtirpc and glibc.
     assert!(PROJECTS.len() + 5 >= 20);
 }
 
@@ -261,16 +270,17 @@ fn shared_files() -> Option<Vec<PathBuf>> {
     Some(files)
 }
 
-/// Of the files that rpcgen accepts, those that are refused have a cause in `REFUSED`.
+/// `REJECTED` lists every file that rpcgen accepts and the compiler rejects.
 #[test]
-fn what_rpcgen_accepts_is_accepted() {
+fn files_accepted_by_rpcgen_are_accepted() {
     let rpcgen = Command::new("rpcgen").arg("--version").output().is_ok();
     let (Some(files), true) = (shared_files(), rpcgen) else {
         return note_skipped(
-            "what_rpcgen_accepts needs rpcgen, and shared/corpus beside the checkout",
+            "files_accepted_by_rpcgen_are_accepted needs rpcgen, and shared/corpus beside the \
+             checkout",
         );
     };
-    let listed: String = REFUSED
+    let listed: String = REJECTED
         .iter()
         .flat_map(|refused| refused.files)
         .copied()

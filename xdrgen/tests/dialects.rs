@@ -1,5 +1,5 @@
-//! Tests extensions of XDR that other compilers read, each a lint, and the settings that change what
-//! a document means.
+//! Tests XDR extensions of other compilers, each of which is a lint, and the settings that change
+//! the meaning of a document.
 
 mod common;
 
@@ -15,7 +15,8 @@ fn generated(compilation: &Compilation) -> String {
     files.iter().map(|file| file.content.as_str()).collect()
 }
 
-/// Checks that an extension is a lint: a warning, which can be denied, of code that is generated.
+/// Checks that an extension is a lint: it causes a warning, which can be denied, and code is
+/// generated.
 fn accepted(xdr: &str, code: Code, expected: &[&str]) {
     let checked = check(xdr);
     let report = checked.report(Style::Plain);
@@ -55,10 +56,11 @@ fn procedures_may_have_declarators() {
     accepted(&xdr, Code::ProcedureDeclarator, &expected);
 }
 
-/// A pointer to a node is a list, as it is in a struct.
+/// A pointer to a node is a list here, as in a struct.
 #[test]
 fn a_pointer_to_a_node_is_a_list() {
-    let xdr = "struct node { int value; node *next; }; program P { version V { node *ALL(void) = 1; } = 1; } = 2;";
+    let xdr = "struct node { int value; node *next; }; program P { version V { node *ALL(void) = \
+               1; } = 1; } = 2;";
     let generated = generated(&check(xdr));
     assert!(
         generated.contains("type Reply<'a> = xdr::List<'a, i32>;"),
@@ -102,7 +104,7 @@ fn a_constant_may_have_more_than_64_bits() {
     assert!(report.contains("error[invalid-bound]"), "{report}");
     let typed = "const int P = 18446744073709551616;";
     assert!(check(typed).has_errors());
-    // Rust's largest type is the limit.
+    // The largest Rust type limits the value.
     assert!(check(xdr).has_errors());
 }
 
@@ -113,7 +115,7 @@ fn a_package_is_ignored() {
         Code::Package,
         &["pub const A: u32 = 1;"],
     );
-    // A type may have that name.
+    // A type may be named `package`.
     assert!(!check("typedef int package; struct a { package b; };").has_errors());
 }
 
@@ -155,7 +157,7 @@ fn members_are_scoped_by_their_enum() {
 }
 
 #[test]
-fn a_member_of_several_enums_means_none_elsewhere() {
+fn member_of_several_enums_is_ambiguous() {
     let enums = "enum a { NONE = 0 }; enum b { NONE = 1 };";
     for use_of in ["typedef int c<NONE>;", "const C = NONE;"] {
         let report = scoped(&format!("{enums} {use_of}")).report(Style::Plain);
@@ -191,7 +193,7 @@ fn a_type_of_a_c_header_is_supplied() {
 }
 
 #[test]
-fn an_external_type_takes_the_place_of_a_declared_one() {
+fn external_type_replaces_a_declared_type() {
     let xdr = "struct fh { opaque data<64>; }; struct args { fh object; };";
     let generated = generated(&external(xdr, "fh", "::handles::Handle"));
     assert!(
@@ -201,9 +203,9 @@ fn an_external_type_takes_the_place_of_a_declared_one() {
     assert!(!generated.contains("pub struct Fh"), "{generated}");
 }
 
-/// A number of Rust has an encoding, so that more is known of the type. It precedes the preludes.
+/// A Rust number has a known encoding. The setting takes precedence over the preludes.
 #[test]
-fn an_external_type_may_be_a_number() {
+fn external_type_can_be_a_number() {
     let checked = external("struct entry { uint32_t when; };", "uint32_t", "u64");
     let generated = generated(&checked);
     assert!(generated.contains("pub type Uint32T = u64;"), "{generated}");
@@ -244,11 +246,15 @@ fn an_external_type_is_not_decoded_without_its_code() {
 #[test]
 fn the_manifest_has_external_types_renames_and_scopes() {
     let folder = Folder::new()
-        .with("a.x", "enum a { NONE = 0 }; enum b { NONE = 0 }; struct c { time_t d; };")
+        .with(
+            "a.x",
+            "enum a { NONE = 0 }; enum b { NONE = 0 }; struct c { time_t d; };",
+        )
         .with(
             "xdrgen.toml",
             "[extern]\ntime_t = \"crate::Time\"\n[[module]]\npath = \"a\"\ndocuments = [\"a.x\"]\n\
-             scoped_enums = true\n[module.rename]\nc = \"Entry\"\n\"c.d\" = \"when\"\n\"a.NONE\" = \"Nothing\"\n",
+             scoped_enums = true\n[module.rename]\nc = \"Entry\"\n\"c.d\" = \"when\"\n\
+             \"a.NONE\" = \"Nothing\"\n",
         );
     let config = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
     let generated = generated(&config.check());

@@ -1,4 +1,4 @@
-//! Revisions of documents, with the classes that were written by hand before the comparison ran.
+//! Tests the comparison of revisions. The expected classes were determined by hand.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -71,7 +71,7 @@ fn bounds() {
 }
 
 #[test]
-fn what_is_encoded_alike_is_compatible() {
+fn equal_encodings_are_compatible() {
     let same = [
         ("struct s { opaque a<9>; };", "struct s { string a<9>; };"),
         ("struct s { int *a; };", "struct s { int a<1>; };"),
@@ -163,11 +163,12 @@ fn unions() {
             "E union `u`: the arm `3`: it was added",
         ],
     );
-    // With a default arm, a value had a content before.
+    // With a default arm, the value had a content before.
     let old = "union u switch (unsigned int n) { case 1: int a; default: void; };";
     assert_changes(
         old,
-        "union u switch (unsigned int n) { case 1: int a; case 2: int b; case 3: void; default: void; };",
+        "union u switch (unsigned int n) { case 1: int a; case 2: int b; case 3: void; default: \
+         void; };",
         &[
             "B union `u`: the arm `2`: it was added",
             "C union `u`: the arm `3`: it was added",
@@ -187,16 +188,17 @@ fn unions() {
             "E union `u`: the arm `default`: it was added",
         ],
     );
-    // A bool has two arms, however they are written.
+    // A bool has two arms, whether they are cases or a default.
     assert_changes(
         "union u switch (bool b) { case TRUE: int a; case FALSE: void; };",
         "union u switch (bool b) { case TRUE: int a; default: void; };",
         &["C union `u`: the text has changed, the messages have not"],
     );
-    // A new member of an enum was no value before.
+    // A new member of an enum was not a value before.
     let over = |members: &str, arms: &str| {
         format!(
-            "enum e {{ {members} }}; union u switch (e n) {{ case A: int a; {arms} default: void; }};"
+            "enum e {{ {members} }}; union u switch (e n) {{ case A: int a; {arms} default: void; \
+             }};"
         )
     };
     assert_changes(
@@ -216,7 +218,7 @@ fn renamed_types() {
         "struct b { int x; }; struct s { b f; };",
         &["C struct `a`: it was renamed to `b`"],
     );
-    // One that nothing uses is known by its content.
+    // An unused type is matched by its content.
     assert_changes(
         "struct a { int x; hyper y; };",
         "struct b { int x; hyper y; };",
@@ -230,7 +232,7 @@ fn renamed_types() {
             "B struct `a`: the field `x`: the type is `hyper`, it was `int`",
         ],
     );
-    // Between types that both are there before and after.
+    // A change between types that both exist before and after.
     let both = "struct a { int x; }; struct b { int x; }; struct c { hyper x; };";
     assert_changes(
         &format!("{both} struct s {{ a f; a g; }};"),
@@ -260,7 +262,7 @@ fn added_and_removed_types() {
 }
 
 #[test]
-fn lists_and_types_that_contain_themselves() {
+fn lists_and_recursive_types() {
     let list = |content: &str| {
         format!("struct node {{ {content} x; node *next; }}; struct s {{ node *all; }};")
     };
@@ -311,7 +313,7 @@ fn programs() {
     );
 }
 
-/// Deep and wide schemas take little time, and no depth of calls.
+/// Deep and wide schemas are compared quickly and without recursion.
 #[test]
 fn long_chains_are_compared() {
     let chain = |name: &str, last: &str| {

@@ -1,4 +1,4 @@
-//! Tests the forms of documents besides drafts with markers: RFCXML, markdown, text without markers,
+//! Tests other forms of documents than drafts with markers: RFCXML, markdown, text without markers,
 //! and extensions of other documents.
 
 mod common;
@@ -19,12 +19,14 @@ fn report(name: &str, text: &str) -> String {
     check(name, text).report(Style::Plain)
 }
 
-const XML: &str = "<?xml version=\"1.0\"?>\n<rfc>\n<middle>\n<section title=\"Types\">\n<section><name>Points</name>\n\
+const XML: &str = "<?xml version=\"1.0\"?>\n<rfc>\n<middle>\n<section title=\"Types\">\n\
+                   <section><name>Points</name>\n\
     <sourcecode type=\"xdr\">\nstruct point { int x&lt;&gt;; piont *next; };\n</sourcecode>\n\
-    <sourcecode type=\"xdr\"><![CDATA[\ntypedef opaque name<4>;\n]]></sourcecode>\n</section></section></middle></rfc>\n";
+    <sourcecode type=\"xdr\"><![CDATA[\ntypedef opaque name<4>;\n]]></sourcecode>\n\
+    </section></section></middle></rfc>\n";
 
 #[test]
-fn rfcxml_is_reported_at_its_place() {
+fn rfcxml_is_reported_at_its_position() {
     let found = report("a.xml", XML);
     assert!(found.contains("--> a.xml:7:31"), "{found}");
     assert!(found.contains("section 1.1 (Points)"), "{found}");
@@ -39,19 +41,21 @@ fn rfcxml_is_reported_at_its_place() {
 }
 
 #[test]
-fn markdown_is_reported_at_its_place() {
-    let text = "--- middle\n# Types\n\n~~~ xdr\nconst A = 1;\nstruct b { in c; };\n~~~\n\n``` c\nint d;\n```\n";
+fn markdown_is_reported_at_its_position() {
+    let text = "--- middle\n# Types\n\n~~~ xdr\nconst A = 1;\nstruct b { in c; };\n~~~\n\n``` c\n\
+                int d;\n```\n";
     let found = report("a.md", text);
     assert!(found.contains("--> a.md:6:12"), "{found}");
     assert!(found.contains("section 1 (Types)"), "{found}");
     assert!(report("a.md", "text").contains("no fence has the word `xdr`"));
 }
 
-const PROSE: &str = "1. Types\n\n   A union of types.\n\n      const SIZE = 8;\n\n      typedef opaque handle<SIZE>;\n\n\
+const PROSE: &str = "1. Types\n\n   A union of types.\n\n      const SIZE = 8;\n\
+                     \n      typedef opaque handle<SIZE>;\n\n\
     2. Others\n\n      struct other { handle a; };\n";
 
 #[test]
-fn definitions_without_markers_are_compiled_if_asked_for() {
+fn definitions_in_running_text_are_compiled_if_selected() {
     let folder = Folder::new().with("a.txt", PROSE).with(
         "xdrgen.toml",
         "[[module]]\npath = \"a\"\n[[module.prose]]\ndocument = \"a.txt\"\nsections = [\"1\"]\n",
@@ -95,7 +99,8 @@ fn extended(extension: &str) -> Compilation {
 fn an_extension_adds_members_arms_and_procedures() {
     let whole = "enum stat { BAD = 1, WORSE = 2 };\nenum op { PUT = 2 };\n\
         union args switch (op which) { case PUT: opaque put<>; };\n\
-        program P { version V { int PUT_ALL(int) = 1; } = 1; version W { void NULL2(void) = 0; } = 2; } = 2;\n";
+        program P { version V { int PUT_ALL(int) = 1; } = 1; version W { void NULL2(void) = 0; } \
+        = 2; } = 2;\n";
     let fragments = "/* to be added to enum stat: */\n WORSE = 2,\n/* enum op */ PUT = 2\n\
         /* New arms of the union args (and not of op) */\n case PUT: opaque put<>;\n";
     for (text, procedures) in [(whole, 2), (fragments, 1)] {
@@ -141,8 +146,10 @@ fn contradictions_of_an_extension_are_reported() {
 
 #[test]
 fn another_language_is_reported_once() {
-    let lines = "( 1.3.6.1.4.1.31103.1.2 NAME 'fedfsNsdbName'\n DESC 'NSDB node name'\n EQUALITY caseIgnoreMatch\n\
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.15\n SINGLE-VALUE\n )\n $#!/bin/sh\n grep '^ *///' | sed 's?^ *///??'\n";
+    let lines = "( 1.3.6.1.4.1.31103.1.2 NAME 'fedfsNsdbName'\n DESC 'NSDB node name'\n EQUALITY \
+                 caseIgnoreMatch\n\
+        SYNTAX 1.3.6.1.4.1.1466.115.121.1.15\n SINGLE-VALUE\n )\n $#!/bin/sh\n grep '^ *///' | \
+        sed 's?^ *///??'\n";
     let draft: String = lines
         .lines()
         .map(|line| format!("   /// {line}\n"))
@@ -154,13 +161,13 @@ fn another_language_is_reported_once() {
         .map(|found| found.code)
         .collect();
     assert_eq!(found, [Code::NoXdr], "{}", checked.report(Style::Plain));
-    // One definition among them shows that it is XDR.
+    // One definition shows that the text is XDR.
     let mixed = format!("1. A\n\n{draft}   /// const A = 1;\n");
     assert!(check("draft-a-00.txt", &mixed).diagnostics().len() > 5);
 }
 
 #[test]
-fn uses_of_one_undefined_name_are_one_report() {
+fn uses_of_an_undefined_name_are_folded() {
     let fields: String = (0..30).map(|at| format!("nothing f{at}; ")).collect();
     let checked = check("a.x", &format!("struct a {{ {fields} }};"));
     assert_eq!(checked.diagnostics().len(), 30);
@@ -186,13 +193,12 @@ fn a_failed_compilation_shows_twenty_errors() {
     assert!(report.ends_with("30 errors (10 not shown)"), "{report}");
 }
 
-/// The XDR that RFC 8881 prints in its text is that of RFC 5662, as far as RFC 8881 has not changed
-/// it.
+/// The XDR in the text of RFC 8881 equals that of RFC 5662, except where RFC 8881 changes it.
 #[test]
-fn rfc_8881_without_markers_is_rfc_5662() {
+fn rfc_8881_text_matches_rfc_5662() {
     let folder = Path::new("../../shared/rfc");
     if !folder.is_dir() {
-        return note_skipped("rfc_8881_without_markers needs shared/rfc beside the checkout");
+        return note_skipped("rfc_8881_text_matches_rfc_5662 needs shared/rfc beside the checkout");
     }
     let text = xdrgen_build::extract_prose(folder.join("rfc8881.txt"), &[]).expect("RFC 8881");
     let xdr = xdrgen_build::extract_file(folder.join("rfc5662.txt")).expect("RFC 5662");
@@ -209,7 +215,7 @@ fn rfc_8881_without_markers_is_rfc_5662() {
         .filter(|name| !xdr.contains_key(*name))
         .collect();
     assert_eq!(new, [""; 0]);
-    // The others are in tables, or in RFC 5662 alone.
+    // The other definitions are in tables, or only in RFC 5662.
     assert!(known.count() > 430, "{} of {}", text.len(), xdr.len());
 }
 

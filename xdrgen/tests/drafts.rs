@@ -1,5 +1,5 @@
-//! Tests the drafts of `spec/`: the defects as published, and that the errata repair all of them
-//! and nothing else.
+//! Tests the drafts of `spec/`: their defects as published, and that the errata repair exactly
+//! these defects.
 
 mod common;
 
@@ -406,7 +406,7 @@ fn no_erratum_is_reported_useless() {
 }
 
 /// The XDR of xcharext has no blank after the marker on 31 lines of each revision; the script in
-/// the same draft removes `/// `. The first and the last are held.
+/// the same draft removes `/// `. The test checks the first and the last.
 #[test]
 fn markers_without_a_blank() {
     for (draft, first, last) in [(XCHAREXT_02, 557, 623), (XCHAREXT_03, 963, 1037)] {

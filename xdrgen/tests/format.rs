@@ -1,4 +1,5 @@
-//! Formatting keeps the meaning: each file is parsed before and after, and the syntax is compared.
+//! Tests that formatting keeps the meaning: each file is parsed before and after, and the syntax is
+//! compared.
 
 mod common;
 
@@ -47,7 +48,7 @@ fn comments(text: &str) -> Vec<String> {
     found
 }
 
-/// Checks all that must hold, and returns false if the text has a syntax error.
+/// Checks all properties of formatting, and returns false if the text has a syntax error.
 fn check(name: &str, text: &str) -> bool {
     let Some(before) = syntax(text) else {
         assert!(format(name, text).is_err(), "{name} has a syntax error");

@@ -1,4 +1,4 @@
-//! Tests what documents take from elsewhere: constants of `#define`, and files that they include.
+//! Tests definitions from outside of a document: constants of `#define`, and included files.
 
 mod common;
 
@@ -28,8 +28,8 @@ fn errors(compilation: &Compilation) -> Vec<Code> {
         .collect()
 }
 
-/// A `%#define` is for rpcgen's C. Here it is a constant where a document uses its name and no
-/// document defines it.
+/// A `%#define` is for the C code of rpcgen. It becomes a constant if a document uses its name and
+/// no document defines it.
 #[test]
 fn a_define_for_c_is_a_constant_where_it_is_used() {
     let compilation = check(
@@ -51,7 +51,7 @@ fn a_define_for_c_is_a_constant_where_it_is_used() {
     }
 }
 
-/// So is the number of a program; a `#define` may be a sum too.
+/// The number of a program may be a `#define`, and a `#define` may be a sum.
 #[test]
 fn a_define_is_the_number_of_a_program() {
     let compilation = check(
@@ -67,8 +67,8 @@ fn a_define_is_the_number_of_a_program() {
     assert_eq!(number, 0x2000_0005);
 }
 
-/// Two values of one name are an error, for which of them C takes depends on lines that are not
-/// evaluated. Equal ones are not.
+/// Two different values of one name are an error, because the value in C depends on lines that are
+/// not evaluated. Equal values are accepted.
 #[test]
 fn defines_that_contradict_each_other() {
     let with = |second: &str| {
@@ -80,7 +80,8 @@ fn defines_that_contradict_each_other() {
     assert_eq!(constants(&with("4")), [("N".to_owned(), 4)]);
 }
 
-/// A value that is no constant is reported where it is used; a chain has any length, and no circle.
+/// A value that is not a constant is reported at its use. A chain may have any length, but no
+/// cycle.
 #[test]
 fn defines_without_a_value() {
     assert_eq!(
@@ -121,8 +122,8 @@ fn names(compilation: &Compilation, module: usize) -> Vec<String> {
     names
 }
 
-/// `%#include "b.h"` means the header that rpcgen makes of `b.x`: of its definitions, a module has
-/// those that it uses, with what they use.
+/// `%#include "b.h"` names the header that rpcgen generates from `b.x`. A module takes the
+/// definitions that it uses, and those that they use.
 #[test]
 fn an_include_for_c_supplies_what_is_used() {
     let b = "%#define SIZE 4\nstruct far { near n[SIZE]; };\nenum kind { ONE = 1, TWO = 2 };\n\
@@ -143,7 +144,7 @@ fn an_include_for_c_supplies_what_is_used() {
     assert!(compilation.schema().modules[0].programs.is_empty());
 }
 
-/// What `#include` names is part of the document, as it is for rpcgen.
+/// A file of `#include` is part of the document, as it is for rpcgen.
 #[test]
 fn an_include_for_rpcgen_is_part_of_the_document() {
     let folder = Folder::new()
@@ -157,7 +158,7 @@ fn an_include_for_rpcgen_is_part_of_the_document() {
 
 /// Files may include each other, themselves, and one file twice.
 #[test]
-fn circles_and_repetitions_of_includes() {
+fn cyclic_and_repeated_includes() {
     for sign in ["", "%"] {
         let all =
             format!("{sign}#include \"a.x\"\n{sign}#include \"./b.h\"\n{sign}#include \"b.x\"\n");
@@ -168,7 +169,7 @@ fn circles_and_repetitions_of_includes() {
     }
 }
 
-/// A chain of includes has a bound.
+/// The length of a chain of includes is limited.
 #[test]
 fn a_long_chain_of_includes() {
     let chain = |length: usize| {
@@ -217,7 +218,8 @@ fn folders_of_includes() {
     assert_eq!(names(&config.check(), 0), ["far", "near", "user"]);
 }
 
-/// A module that uses another has the types of that one, and no second ones.
+/// A module that uses another module takes the types of that module, and does not define them
+/// again.
 #[test]
 fn an_include_of_a_module_in_use() {
     for sign in ["", "%"] {
@@ -234,7 +236,7 @@ fn an_include_of_a_module_in_use() {
     }
 }
 
-/// A document's own definitions come first, and a branch that is not compiled includes nothing.
+/// A document's own definitions take precedence, and an inactive branch includes nothing.
 #[test]
 fn includes_that_are_not_needed() {
     let folder = Folder::new()
@@ -247,7 +249,7 @@ fn includes_that_are_not_needed() {
     assert_eq!(names(&compile(&folder), 0), ["near"]);
 }
 
-/// A defect of an included file is reported there.
+/// A defect of an included file is reported in that file.
 #[test]
 fn a_defect_of_an_included_file() {
     let folder = Folder::new()
@@ -257,12 +259,13 @@ fn a_defect_of_an_included_file() {
     assert!(report.contains("b.x:1:15"), "{report}");
 }
 
-/// The preludes have what rpcgen takes from C headers: RFC 1833 for `netbuf`, RFC 1057, section 9,
-/// for what AUTH_UNIX and AUTH_DES use.
+/// The preludes contain the types that rpcgen takes from C headers: `netbuf` of RFC 1833, and the
+/// types of AUTH_UNIX and AUTH_DES (RFC 1057, section 9).
 #[test]
 fn preludes_of_c_headers() {
     let compilation = check(
-        "struct user { netbuf a; des_block b; authunix_parms c; string d<MAXNETNAMELEN>; bool_t e;\n\
+        "struct user { netbuf a; des_block b; authunix_parms c; string d<MAXNETNAMELEN>; bool_t \
+         e;\n\
          enum_t f; };\n",
     );
     let found = names(&compilation, 0);

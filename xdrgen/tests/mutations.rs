@@ -105,7 +105,7 @@ impl Draft {
         text
     }
 
-    /// Returns the set of drafts that it is compile with.
+    /// Returns the set of drafts that it is compiled with.
     fn set(&self) -> [&'static str; 3] {
         if self.name == XCHAREXT_02 {
             SETS[1]

@@ -27,7 +27,7 @@ fn without_version(content: &str) -> String {
 }
 
 #[test]
-fn the_store_is_as_reviewed() {
+fn generated_stubs_match_their_snapshots() {
     let config = Config::from_manifest("tests/kv/xdrgen.toml").expect("a manifest");
     let compilation = config.check();
     for file in ["kv.rs", "kv.owned.rs"] {
@@ -218,7 +218,7 @@ fn names_that_the_stubs_define() {
     assert_eq!(compilation.diagnostics(), []);
 }
 
-/// The procedures of two programs, of which one item is in an array.
+/// The procedures of two programs. One item is in an array.
 const LIMITS: &str = "
 typedef opaque data<>;
 struct part { unsigned hyper size; };
@@ -259,7 +259,7 @@ fn limits(module: Module) -> Vec<String> {
 }
 
 #[test]
-fn limits_of_replies() {
+fn reply_limits_of_procedures() {
     const NEW: &str = "rpc::ReplyLimits::new(::core::option::Option::Some";
     let start = |args: &str| format!("{args}:&Self::Args<'_>)->rpc::ReplyLimits{{{NEW}");
     // The arms' first items have 100 and 50 bytes; the second is unbounded.
@@ -268,8 +268,8 @@ fn limits_of_replies() {
         start("_")
     );
     let bounded = format!("{}(4)).item(50)", start("_"));
-    // Items in arrays are not listed, so they may be in the message. A type without items needs no
-    // limits of its own.
+    // Items in arrays are not listed, so that they are sent in the message. A type without items
+    // needs no limits.
     assert_eq!(
         limits(Module::new("a")),
         [res.clone(), res.clone(), bounded.clone()]
@@ -293,7 +293,7 @@ fn limits_of_replies() {
 }
 
 #[test]
-fn a_reply_has_memory_for_eight_items() {
+fn reply_limits_count_eight_items() {
     let fields: String = (0..9).map(|at| format!("opaque f{at}<>; ")).collect();
     let text = format!(
         "struct s {{ {fields} }}; program P {{ version V {{ s A(void) = 1; }} = 1; }} = 2;"
@@ -308,7 +308,7 @@ fn a_reply_has_memory_for_eight_items() {
 }
 
 #[test]
-fn owned_shapes_alone_are_the_results() {
+fn results_are_owned_without_borrowed_shapes() {
     let module = Module::new("kv")
         .text("kv.x", KV)
         .shapes(Shapes::Owned)
@@ -327,7 +327,7 @@ fn owned_shapes_alone_are_the_results() {
 
 /// An overlay cannot refer to a field that is an item.
 #[test]
-fn an_item_has_no_overlay() {
+fn overlay_of_an_item_is_rejected() {
     let text = "const A = 1; struct a { int x; }; struct c { unsigned int kind; opaque body<>; };";
     let overlay = xdrgen_build::Overlay {
         name: "Body".into(),
@@ -348,9 +348,9 @@ fn an_item_has_no_overlay() {
     );
 }
 
-/// NFSv3 and NFSv4 are versions of program 100003 in documents of their own: so are these two.
+/// Two versions of a program in separate documents, like NFSv3 and NFSv4 of program 100003.
 #[test]
-fn versions_of_a_program_in_modules_of_their_own() {
+fn program_versions_in_separate_modules() {
     let version = |number| {
         format!(
             "struct store_reply {{ int number; }};\nprogram STORE_PROGRAM {{\n    \
@@ -403,9 +403,9 @@ fn wrong_open_enums() {
     insta::assert_snapshot!(report);
 }
 
-/// The variant for other values has a name that no member has, or the clash is reported.
+/// The variant for other values has a name that no member has; otherwise the clash is reported.
 #[test]
-fn the_unknown_variant_clashes_with_no_member() {
+fn unknown_variant_does_not_clash() {
     let opened = |members: &str| {
         let xdr = format!("enum e {{ {members} }};");
         let module = Module::new("m").text("m.x", xdr).open("e");

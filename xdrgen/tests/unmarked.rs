@@ -1,5 +1,5 @@
-//! Removes or damages the marker `///` of each single line of the drafts: no line of XDR is lost
-//! without a report.
+//! Tests that no line of XDR is lost without a report: removes or damages the marker `///` of each
+//! line of the drafts in turn.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn lost(text: &str, replacement: &str) -> (usize, Vec<usize>) {
     (tried, found)
 }
 
-/// The least number of lines of a piece.
+/// The minimum number of lines of a piece.
 const PIECE: usize = 40;
 
 /// Cuts a draft after lines that end a definition, so that a check of each piece is fast.
@@ -116,8 +116,7 @@ fn no_line_of_a_draft_is_lost() {
     assert!(tried.iter().all(|tried| *tried > 200), "{tried:?}");
 }
 
-/// The RFCs are not part of this repository: the test runs where a folder `shared` stands beside
-/// the checkout.
+/// The RFCs are not part of this repository: the test needs a folder `shared` beside the checkout.
 #[test]
 fn no_line_of_an_rfc_is_lost() {
     if !Path::new("../../shared/rfc").is_dir() {
@@ -132,7 +131,7 @@ fn no_line_of_an_rfc_is_lost() {
 }
 
 #[test]
-fn a_line_that_interrupts_a_definition_is_reported_at_its_place() {
+fn interrupting_line_is_reported_at_its_position() {
     for line in ["   int y;", "   // int y;", "   / int y;", "   int y"] {
         let draft = format!("1. A\n\n   /// struct a {{\n   ///   int x;\n{line}\n   /// }};\n");
         assert_eq!(reported(&draft), [(Code::UnmarkedLine, 5)], "{line}");
@@ -143,7 +142,7 @@ fn a_line_that_interrupts_a_definition_is_reported_at_its_place() {
     assert_eq!(reported(declaration), [(Code::UnmarkedLine, 2)]);
 }
 
-/// A draft may lack the brace, too: an erratum adds it.
+/// An erratum may add a missing brace.
 #[test]
 fn a_line_between_marked_lines_is_reported_without_a_brace() {
     let draft =
@@ -154,7 +153,8 @@ fn a_line_between_marked_lines_is_reported_without_a_brace() {
 #[test]
 fn page_breaks_and_prose_between_definitions_are_not_reported() {
     let draft = "   /// struct a {\n\nAuthor            A            [Page 1]\n\u{c}\n\
-                 Internet-Draft     A      2016\n\n   ///   int x;\n   /// };\n\n   Prose; with { a\n\n\
+                 Internet-Draft     A      2016\n\n   ///   int x;\n   /// };\n\
+                 \n   Prose; with { a\n\n\
                  \x20  struct a {\n      int x;\n   };\n\n   /// const A = 1;\n";
     assert_eq!(reported(draft), []);
 }
@@ -166,8 +166,8 @@ fn a_definition_without_markers_is_reported() {
     assert_eq!(reported(draft), [(Code::UnmarkedLine, 5)]);
 }
 
-/// Prose that touches a marked line is none of the XDR, and a brace that is never closed is
-/// reported where prose interrupts it first.
+/// Prose next to a marked line is not XDR. A brace that is never closed is reported at the first
+/// prose that interrupts it.
 #[test]
 fn prose_is_reported_once() {
     let caption = "   /// const A = 1;\n   The constant\n\n   /// const B = 1;\n";
@@ -182,7 +182,7 @@ fn prose_is_reported_once() {
 
 /// In plain XDR `///` begins a comment.
 #[test]
-fn comments_of_plain_xdr_are_no_markers() {
+fn triple_slash_in_plain_xdr_is_a_comment() {
     let text = "/// A.\nstruct a { int b; };\n/// B.\nstruct c { int d; };\n";
     let checked = Config::new()
         .module(Module::new("a").text("a.x", text))

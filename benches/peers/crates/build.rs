@@ -1,5 +1,6 @@
-//! Generates code from `headers.x` by each of the crates, and from NFSv4.1 by the one that can use
-//! it: the environment's `NFS` is its XDR (a file `*.x`) or the text of RFC 5662, if it is at hand.
+//! Generates code from `headers.x` with each of the crates, and from NFSv4.1 with the crate that
+//! supports it. The environment variable `NFS` names its XDR (a file `*.x`) or the text of RFC
+//! 5662.
 
 use std::error::Error;
 use std::fs;
@@ -7,14 +8,14 @@ use std::path::Path;
 
 const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../headers.x");
 
-/// What is printed, and what is meant or can be used.
+/// A text in the document, and its replacement.
 type Change = (&'static str, &'static str);
 
-/// What fastxdr can use of `headers.x`, with the same bytes on the wire:
+/// Changes of `headers.x` that fastxdr needs, with the same bytes on the wire:
 ///
-/// - an array that is an arm of a union makes it panic, so such an array is in a structure;
-/// - the code that it generates for an array of numbers does not compile, so these have a type of
-///   its own making (this is what its documentation advises).
+/// - it panics on an array that is an arm of a union, so such an array is in a structure;
+/// - the code that it generates for an array of numbers does not compile, so numbers have a type of
+///   their own, as its documentation advises.
 const FOR_FASTXDR: [Change; 6] = [
     (
         "union xmdp_loc switch",
@@ -34,8 +35,8 @@ const FOR_FASTXDR: [Change; 6] = [
     ("unsigned int values<>;", "number values<>;"),
 ];
 
-/// What xdrgen 0.4 can use of RFC 5662: a number of 64 bits that is negative in `i64` makes it
-/// panic, and the discriminant of a union with named cases must have their enumeration as its type.
+/// Changes of RFC 5662 that xdrgen 0.4 needs: it panics on a 64-bit number that is negative in
+/// `i64`, and the discriminant of a union with named cases must have the type of their enumeration.
 const FOR_XDRGEN: [Change; 4] = [
     ("= 0xffffffffffffffff;", "= 0;"),
     ("= 0xfffffffffffffffe;", "= 0;"),
@@ -46,7 +47,7 @@ const FOR_XDRGEN: [Change; 4] = [
     ("switch (uint32_t flavor)", "switch (auth_flavor flavor)"),
 ];
 
-/// What RFC 5662 does not define, and xdrgen 0.4 does not know.
+/// Types that RFC 5662 does not define and xdrgen 0.4 does not know.
 const FOR_NFS: &str = "
     const TRUE = 1;
     const FALSE = 0;
@@ -91,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         } else {
             extracted(&text)
         };
-        // Programs, of which xdrgen knows nothing, and then callbacks, of which nothing is needed.
+        // xdrgen does not support programs, and the callbacks after them are not needed.
         let (types, _) = xdr
             .split_once("program NFS4_PROGRAM")
             .ok_or("NFS: not the XDR of NFSv4.1")?;

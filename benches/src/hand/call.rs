@@ -3,7 +3,7 @@
 
 use super::{In, Out, put, word};
 
-/// A sum over all fields; the bytes of the machine's name count each.
+/// Returns the sum of all fields and of each byte of the machine's name.
 pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
     let (fixed, mut credentials, verifier) = parts(bytes)?;
     let words = [0, 8, 12, 16, 20].map(|at| u64::from(word(fixed, at)));
@@ -26,7 +26,7 @@ pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
     credentials.0.is_empty().then_some(sum)
 }
 
-/// The fixed part, the credentials and the verifier, unread.
+/// Returns the fixed part, the credentials and the verifier without reading them.
 pub(crate) fn locate(bytes: &[u8]) -> Option<(&[u8; 28], &[u8], &[u8; 8])> {
     parts(bytes).map(|(fixed, credentials, verifier)| (fixed, credentials.0, verifier))
 }
@@ -44,10 +44,10 @@ fn parts(bytes: &[u8]) -> Option<(&[u8; 28], In<'_>, &[u8; 8])> {
     whole.then_some((fixed, In(credentials), verifier))
 }
 
-/// What a call holds, in slices.
+/// The fields of a call, as slices.
 pub(crate) struct Call<'a> {
     pub(crate) xid: u32,
-    /// Program, version, procedure.
+    /// The program, the version and the procedure.
     pub(crate) procedure: [u32; 3],
     pub(crate) stamp: u32,
     pub(crate) machine: &'a [u8],
@@ -56,7 +56,7 @@ pub(crate) struct Call<'a> {
     pub(crate) gids: &'a [u32],
 }
 
-/// The header in `buffer`; the bytes it took.
+/// Encodes the header into `buffer`, and returns its length.
 pub(crate) fn encode(call: &Call<'_>, buffer: &mut [u8]) -> Option<usize> {
     let credentials = 4 + super::opaque_len(call.machine.len()) + 12 + 4 * call.gids.len();
     let length = 28 + 4 + credentials + 8;

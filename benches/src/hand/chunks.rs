@@ -1,5 +1,4 @@
-//! The transport header with its chunk lists. Versions One and Two differ in the direction, which
-//! One has not.
+//! The transport header with its chunk lists. Version One lacks the direction of Version Two.
 
 use std::hint::black_box;
 
@@ -7,7 +6,7 @@ use rpcrdma_proto::v2::{ReadSegment, Segment};
 
 use super::{In, Out, put, word};
 
-/// A header that was validated, and where its lists are.
+/// A validated header with the locations of its lists.
 #[expect(
     dead_code,
     reason = "what a decoder returns need not be read to be timed"
@@ -23,7 +22,7 @@ pub(crate) struct Located<'a> {
     pub(crate) reply: Option<&'a [u8]>,
 }
 
-/// `RDMA2_MSG` or `RDMA2_NOMSG`: a sum over all fields.
+/// Returns the sum of all fields of `RDMA2_MSG` or `RDMA2_NOMSG`.
 pub(crate) fn visit<const VERSION: u32>(bytes: &[u8]) -> Option<u64> {
     let mut input = In(bytes);
     let fixed = input.words::<16>()?;
@@ -54,7 +53,7 @@ fn present(input: &mut In<'_>) -> Option<bool> {
     }
 }
 
-/// A counted array of segments.
+/// Visits a counted array of segments.
 #[inline(always)]
 pub(crate) fn segments(input: &mut In<'_>) -> Option<u64> {
     let count = input.u32()? as usize;
@@ -66,7 +65,7 @@ pub(crate) fn segments(input: &mut In<'_>) -> Option<u64> {
     Some(sum)
 }
 
-/// The same, without a look at the elements; with or without counting them against a limit, as
+/// Validates the header without reading the elements. If `LIMITED`, counts them against a limit, as
 /// generated code does.
 pub(crate) fn locate<const VERSION: u32, const LIMITED: bool>(bytes: &[u8]) -> Option<Located<'_>> {
     let mut input = In(bytes);
@@ -119,7 +118,7 @@ fn chunk<'a, const LIMITED: bool>(
     input.take((count as usize).checked_mul(16)?)
 }
 
-/// Elements that may still come.
+/// The number of elements that are still allowed.
 struct Budget<const LIMITED: bool>(u32);
 
 impl<const LIMITED: bool> Budget<LIMITED> {
@@ -132,7 +131,7 @@ impl<const LIMITED: bool> Budget<LIMITED> {
     }
 }
 
-/// What a header holds, in slices.
+/// The fields of a header, as slices.
 pub(crate) struct Header<'a> {
     pub(crate) fixed: [u32; 4],
     pub(crate) direction: u32,
@@ -141,7 +140,7 @@ pub(crate) struct Header<'a> {
     pub(crate) reply: Option<&'a [Segment]>,
 }
 
-/// The header in `buffer`; the bytes it took.
+/// Encodes the header into `buffer`, and returns its length.
 pub(crate) fn encode<const VERSION: u32>(header: &Header<'_>, buffer: &mut [u8]) -> Option<usize> {
     let writes: usize = header
         .writes

@@ -3,7 +3,7 @@
 
 use super::{In, Out, put, word};
 
-/// A sum over all fields, and over the words of the attributes; of the data its length.
+/// Returns the sum of all fields, the words of the attributes, and the length of the data.
 pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
     let mut input = In(bytes);
     let status = input.u32()?;
@@ -50,7 +50,7 @@ fn attributes(input: &mut In<'_>) -> Option<u64> {
     Some(sum + input.opaque(u32::MAX)?.len() as u64)
 }
 
-/// Status, tag, and where the results are.
+/// Returns the status, the tag, and the location of the results.
 pub(crate) fn locate(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     let mut input = In(bytes);
     let status = input.u32()?;
@@ -81,11 +81,11 @@ pub(crate) fn locate(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
         .then_some((status, tag, input.since(before)))
 }
 
-/// What the reply holds, in slices.
+/// The fields of a reply, as slices.
 pub(crate) struct Reply<'a> {
     pub(crate) tag: &'a [u8],
     pub(crate) session: [u8; 16],
-    /// Sequence id, slot, highest slot, target highest slot, status flags.
+    /// The sequence id, the slot, the highest slot, the target highest slot and the status flags.
     pub(crate) sequence: [u32; 5],
     pub(crate) eof: bool,
     pub(crate) data: &'a [u8],
@@ -93,7 +93,7 @@ pub(crate) struct Reply<'a> {
     pub(crate) attributes: &'a [u8],
 }
 
-/// The reply in `buffer`; the bytes it took.
+/// Encodes the reply into `buffer`, and returns its length.
 pub(crate) fn encode(reply: &Reply<'_>, buffer: &mut [u8]) -> Option<usize> {
     use super::opaque_len;
     let read = 12 + opaque_len(reply.data.len());

@@ -1,10 +1,10 @@
-//! Codecs as an expert writes them, for these messages alone: the limit that generated code is held
-//! against.
+//! Codecs that an expert would write by hand for these messages only. Generated code is compared
+//! with them.
 //!
-//! `visit` validates a message and reads every element; it returns a sum over all of them, so that
-//! no read can be left out. `locate` validates the framing only and keeps where the lists are.
-//! `encode` writes from slices, its length computed first. None has limits, offsets or names in its
-//! errors.
+//! `visit` validates a message and reads every element; it returns the sum of all elements, so that
+//! the compiler cannot omit a read. `locate` only validates the framing, and returns the locations
+//! of the lists. `encode` computes the length first and writes from slices. These codecs have no
+//! limits, and no offsets or names in their errors.
 
 pub(crate) mod call;
 pub(crate) mod chunks;
@@ -13,7 +13,7 @@ pub(crate) mod compound;
 pub(crate) mod placement;
 pub(crate) mod properties;
 
-/// What is left of the input.
+/// The rest of the input.
 #[derive(Clone, Copy)]
 pub(crate) struct In<'a>(pub(crate) &'a [u8]);
 
@@ -37,7 +37,7 @@ impl<'a> In<'a> {
         Some(head)
     }
 
-    /// A length, that many bytes, and their padding.
+    /// Reads a length, that many bytes, and their padding.
     #[inline(always)]
     pub(crate) fn opaque(&mut self, most: u32) -> Option<&'a [u8]> {
         let length = self.u32()?;
@@ -49,24 +49,24 @@ impl<'a> In<'a> {
         padding.iter().all(|byte| *byte == 0).then_some(bytes)
     }
 
-    /// What was passed since the input was `before`.
+    /// Returns the bytes that were read since the input was `before`.
     #[inline(always)]
     pub(crate) fn since(self, before: Self) -> &'a [u8] {
         &before.0[..before.0.len() - self.0.len()]
     }
 }
 
-/// The word at `at` of a fixed part.
+/// Returns the word at the offset `at` of a fixed part.
 #[inline(always)]
 pub(crate) fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// What is left of the output.
+/// The rest of the output.
 pub(crate) struct Out<'b>(pub(crate) &'b mut [u8]);
 
 impl<'b> Out<'b> {
-    /// The next `N` bytes. The caller has computed the length of all, so that there is room.
+    /// Returns the next `N` bytes. The caller has computed the total length, so that there is room.
     #[inline(always)]
     pub(crate) fn next<const N: usize>(&mut self) -> Option<&'b mut [u8; N]> {
         let (head, rest) = std::mem::take(&mut self.0).split_first_chunk_mut()?;
@@ -101,7 +101,7 @@ pub(crate) fn put<const N: usize, const LEN: usize>(
     out[at..at + LEN].copy_from_slice(&value);
 }
 
-/// Bytes of an opaque of this length, with its count and padding.
+/// Returns the encoded length of an opaque, with its count and padding.
 pub(crate) fn opaque_len(length: usize) -> usize {
     4 + length.next_multiple_of(4)
 }

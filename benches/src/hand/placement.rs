@@ -1,34 +1,35 @@
-//! `XMTREQ` in an `RDMA2_OPTIONAL`, with items that were placed and directions for the response.
+//! `XMTREQ` in an `RDMA2_OPTIONAL`, with placed items and directions for the response.
 
 use rpcrdma_proto::v2::Segment;
 
 use super::chunks::{put_segments, segments};
 use super::{In, Out, opaque_len, put, word};
 
-/// Where an item was placed, or a result may be.
+/// The location of an item, or the allowed location of a result.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
     /// `XMPTYPE_EXRW`
     Explicit(&'a [Segment]),
-    /// `XMPTYPE_TBSN` of an item: offset and buffer segments.
+    /// `XMPTYPE_TBSN` of an item: the offset and the buffer segments.
     Buffers(u32, &'a [u32]),
     /// `XMPTYPE_TBSN` of a result.
     AnyBuffer,
-    /// `XMPTYPE_BYSIZE`: the largest that stays in a buffer, and segments for larger ones.
+    /// `XMPTYPE_BYSIZE`: the maximum length of a result in a buffer, and the segments for longer
+    /// results.
     BySize(u32, &'a [Segment]),
     /// `XMPTYPE_TOOSHORT`
     TooShort,
 }
 
-/// Least length of a result, and its place.
+/// The minimum length of a result, and its location.
 pub(crate) type Result<'a> = (u32, Place<'a>);
-/// Range of results, and each of them.
+/// A range of results, and the results in it.
 pub(crate) type Set<'a> = (u32, u32, &'a [Result<'a>]);
 
-/// What the operation holds, in slices.
+/// The fields of the operation, as slices.
 pub(crate) struct Request<'a> {
     pub(crate) fixed: [u32; 3],
-    /// Displacement, length, place.
+    /// The displacement, the length and the location of each item.
     pub(crate) items: &'a [(u32, u32, Place<'a>)],
     pub(crate) sets: &'a [Set<'a>],
     pub(crate) tail: [u32; 3],
@@ -44,7 +45,7 @@ fn info(bytes: &[u8]) -> Option<(&[u8; 24], In<'_>)> {
     input.0.is_empty().then_some((fixed, info))
 }
 
-/// A sum over all fields.
+/// Returns the sum of all fields.
 pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
     let (fixed, mut info) = info(bytes)?;
     let mut sum = u64::from(word(fixed, 0)) + u64::from(word(fixed, 4)) + u64::from(word(fixed, 8));
@@ -103,7 +104,7 @@ fn result_place(kind: u32, info: &mut In<'_>) -> Option<u64> {
     }
 }
 
-/// Where the parts of a request are.
+/// The locations of the parts of a request.
 #[expect(
     dead_code,
     reason = "what a decoder returns need not be read to be timed"
@@ -115,7 +116,7 @@ pub(crate) struct Located<'a> {
     tail: &'a [u8; 12],
 }
 
-/// The same, without a look at the parts.
+/// Validates the framing without reading the parts.
 pub(crate) fn locate(bytes: &[u8]) -> Option<Located<'_>> {
     let (fixed, mut info) = info(bytes)?;
     let before = info;
@@ -183,7 +184,7 @@ fn place_len(place: &Place<'_>) -> usize {
     }
 }
 
-/// The message in `buffer`; the bytes it took.
+/// Encodes the message into `buffer`, and returns its length.
 pub(crate) fn encode(request: &Request<'_>, buffer: &mut [u8]) -> Option<usize> {
     let items: usize = request
         .items

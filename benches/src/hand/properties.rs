@@ -1,9 +1,9 @@
-//! `CONNPROP` in an `RDMA2_OPTIONAL`: the three properties of this message, in any order and
-//! number.
+//! `CONNPROP` in an `RDMA2_OPTIONAL`: any number of the three properties of this message, in any
+//! order.
 
 use super::{In, Out, opaque_len, put, word};
 
-/// Properties that the engine knows, as they were read.
+/// The properties that the engine knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Property {
     BufferSize(u32),
@@ -11,7 +11,7 @@ pub(crate) enum Property {
     BackwardSupport(u32),
 }
 
-/// A sum over all fields.
+/// Returns the sum of all fields.
 pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
     let mut input = In(bytes);
     let fixed = input.words::<24>()?;
@@ -43,7 +43,8 @@ fn value(which: u32, mut data: In<'_>) -> Option<u64> {
     (value <= most && data.0.is_empty()).then_some(u64::from(value))
 }
 
-/// Where the properties and the unchanged ones are.
+/// Returns the fixed part, and the locations of the properties and of the list of constant
+/// properties.
 pub(crate) fn locate(bytes: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8])> {
     let mut input = In(bytes);
     let fixed = input.words::<24>()?;
@@ -62,7 +63,7 @@ pub(crate) fn locate(bytes: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8])> {
     (input.0.is_empty() && info.0.is_empty()).then_some((fixed, start, nochg))
 }
 
-/// The message in `buffer`; the bytes it took.
+/// Encodes the message into `buffer`, and returns its length.
 pub(crate) fn encode(
     fixed: [u32; 3],
     properties: &[Property],

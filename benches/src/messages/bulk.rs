@@ -1,14 +1,14 @@
-//! What is long: an opaque of a megabyte, and an array of integers.
+//! Long messages: an opaque of a megabyte, and arrays of integers.
 
 use std::hint::black_box;
 
 use xdrgen_runtime::{Array, Decode, Encode, GatherEntry};
 
 use super::encoded;
-use crate::by::By;
+use crate::codec::Codec;
 use crate::message::Message;
 
-/// `eof` and data of a READ of so many bytes, so that there is padding.
+/// The data length of a READ result (`eof` and data), which requires padding.
 const READ: usize = (1 << 20) - 3;
 
 pub(super) fn all() -> Vec<Message> {
@@ -25,10 +25,10 @@ fn opaque() -> Message {
     let message = Message::new("opaque-1M", move |buffer| encoded(&value, buffer));
     let bytes = message.bytes;
     message
-        .encode(By::Memcpy, move |buffer| copy(bytes, buffer))
-        .decode(By::Generated, <(bool, &[u8])>::from_bytes)
-        .decode(By::Memcpy, |bytes| Some(bytes.to_vec()))
-        .gather(By::Generated, move || {
+        .encode(Codec::Memcpy, move |buffer| copy(bytes, buffer))
+        .decode(Codec::Generated, <(bool, &[u8])>::from_bytes)
+        .decode(Codec::Memcpy, |bytes| Some(bytes.to_vec()))
+        .gather(Codec::Generated, move || {
             let (mut buf, mut entries) = ([0; 64], [GatherEntry::default(); 4]);
             black_box(&value)
                 .gather(&mut buf, &mut entries)
@@ -44,7 +44,7 @@ fn copy(bytes: &[u8], buffer: &mut [u8]) -> Option<usize> {
     Some(bytes.len())
 }
 
-/// An array of so many integers.
+/// Returns an array of `count` integers.
 fn integers(name: &'static str, count: u32) -> Message {
     let integers: &'static [u32] = (0..count)
         .map(|at| at.wrapping_mul(0x9e37_79b9))
@@ -56,17 +56,17 @@ fn integers(name: &'static str, count: u32) -> Message {
     let place = std::cell::RefCell::new(vec![0; integers.len()]);
     let sum = |array: Array<'_, u32>| array.iter().map(u64::from).sum::<u64>();
     message
-        .encode(By::Memcpy, move |buffer| copy(bytes, buffer))
-        .decode(By::Generated, move |bytes| {
+        .encode(Codec::Memcpy, move |buffer| copy(bytes, buffer))
+        .decode(Codec::Generated, move |bytes| {
             let array = Array::<u32>::from_bytes(bytes)?;
             Ok::<_, xdrgen_runtime::Error>(array.copy_to_slice(black_box(&mut place.borrow_mut())))
         })
-        .decode(By::Owned, Vec::<u32>::from_bytes)
-        .decode(By::Memcpy, |bytes| Some(bytes.to_vec()))
-        .visit(By::Generated, move |bytes| {
+        .decode(Codec::Owned, Vec::<u32>::from_bytes)
+        .decode(Codec::Memcpy, |bytes| Some(bytes.to_vec()))
+        .visit(Codec::Generated, move |bytes| {
             Some(sum(Array::from_bytes(bytes).ok()?))
         })
-        .visit(By::Hand, |bytes| {
+        .visit(Codec::Hand, |bytes| {
             let words = bytes.get(4..)?.as_chunks::<4>().0;
             Some(
                 words

@@ -8,7 +8,7 @@ use oncrpc::protocol::{
 use xdrgen_runtime::{Decode, Encode, Opaque, Text};
 
 use super::encoded;
-use crate::by::By;
+use crate::codec::Codec;
 use crate::hand::call;
 use crate::message::Message;
 
@@ -61,14 +61,14 @@ pub(super) fn call() -> Message {
         gids: &GIDS,
     };
     Message::new("rpc-call", encode)
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             call::encode(black_box(&by_hand), buffer)
         })
-        .decode(By::Generated, RpcMsg::from_bytes)
-        .decode(By::Hand, call::visit)
-        .decode(By::Locating, call::locate)
-        .visit(By::Generated, sum)
-        .visit(By::Hand, call::visit)
+        .decode(Codec::Generated, RpcMsg::from_bytes)
+        .decode(Codec::Hand, call::visit)
+        .decode(Codec::Locating, call::locate)
+        .visit(Codec::Generated, sum)
+        .visit(Codec::Hand, call::visit)
 }
 
 fn sum(bytes: &[u8]) -> Option<u64> {

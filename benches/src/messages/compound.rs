@@ -1,11 +1,11 @@
-//! An NFSv4.1 COMPOUND reply: SEQUENCE, PUTFH, READ of a page's quarter, GETATTR.
+//! An NFSv4.1 COMPOUND reply: SEQUENCE, PUTFH, READ of a quarter page, GETATTR.
 
 use std::hint::black_box;
 
 use xdrgen_runtime::Decode;
 
 use super::encoded;
-use crate::by::By;
+use crate::codec::Codec;
 use crate::hand::compound;
 use crate::message::Message;
 use crate::nfs::{
@@ -63,15 +63,15 @@ pub(super) fn reply() -> Message {
         attributes: &ATTRIBUTES,
     };
     Message::new("nfs-compound", encode)
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             compound::encode(black_box(&by_hand), buffer)
         })
-        .decode(By::Generated, Compound4res::from_bytes)
-        .decode(By::Owned, owned::Compound4res::from_bytes)
-        .decode(By::Hand, compound::visit)
-        .decode(By::Locating, compound::locate)
-        .visit(By::Generated, sum)
-        .visit(By::Hand, compound::visit)
+        .decode(Codec::Generated, Compound4res::from_bytes)
+        .decode(Codec::Owned, owned::Compound4res::from_bytes)
+        .decode(Codec::Hand, compound::visit)
+        .decode(Codec::Locating, compound::locate)
+        .visit(Codec::Generated, sum)
+        .visit(Codec::Hand, compound::visit)
 }
 
 fn sum(bytes: &'static [u8]) -> Option<u64> {

@@ -11,7 +11,7 @@ use xdrgen_runtime::Encode;
 
 use crate::message::Message;
 
-/// Every message of the benchmark.
+/// Returns all messages of the benchmark.
 pub(crate) fn all() -> Vec<Message> {
     let mut all = version_two::all();
     all.extend(version_one::all());
@@ -22,8 +22,8 @@ pub(crate) fn all() -> Vec<Message> {
     all
 }
 
-/// The bytes that a value takes in `buffer`; none if it does not fit, which no other encoder
-/// agrees with.
+/// Encodes a value into `buffer` and returns its length, or zero if it does not fit, which differs
+/// from the result of every other encoder.
 fn encoded(value: &impl Encode, buffer: &mut [u8]) -> usize {
     value.encode_to_slice(buffer).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use xdrgen_runtime::{Decode, Encode, List};
 
 use super::encoded;
 use super::version_two::{SEGMENTS, again};
-use crate::by::By;
+use crate::codec::Codec;
 use crate::hand::chunks;
 use crate::message::Message;
 
@@ -21,7 +21,7 @@ const fn segment(from: v2::Segment) -> Segment {
     }
 }
 
-/// Version Two's, in Version One's type.
+/// The segments of Version Two, in the type of Version One.
 static TARGET: [Segment; 4] = [
     segment(SEGMENTS[0]),
     segment(SEGMENTS[1]),
@@ -97,17 +97,17 @@ fn message(
         reply,
     };
     let message = Message::new(name, move |buffer| encoded(&value, buffer))
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             chunks::encode::<1>(&by_hand, buffer)
         })
-        .decode(By::Generated, Msg::from_bytes)
-        .decode(By::Owned, owned::Msg::from_bytes)
-        .decode(By::Hand, chunks::visit::<1>)
-        .decode(By::Locating, chunks::locate::<1, false>)
-        .decode(By::Limited, chunks::locate::<1, true>)
-        .visit(By::Generated, |bytes| sum(&Msg::from_bytes(bytes).ok()?))
-        .visit(By::Hand, chunks::visit::<1>)
-        .length(By::Generated, move || value.encoded_len().ok());
+        .decode(Codec::Generated, Msg::from_bytes)
+        .decode(Codec::Owned, owned::Msg::from_bytes)
+        .decode(Codec::Hand, chunks::visit::<1>)
+        .decode(Codec::Locating, chunks::locate::<1, false>)
+        .decode(Codec::Limited, chunks::locate::<1, true>)
+        .visit(Codec::Generated, |bytes| sum(&Msg::from_bytes(bytes).ok()?))
+        .visit(Codec::Hand, chunks::visit::<1>)
+        .length(Codec::Generated, move || value.encoded_len().ok());
     again::<Msg<'static>>(message)
 }
 

@@ -12,7 +12,7 @@ use rpcrdma_proto::v2::{
 use xdrgen_runtime::{Decode, Encode, Error, ErrorKind, List};
 
 use super::encoded;
-use crate::by::By;
+use crate::codec::Codec;
 use crate::hand::{self, chunks, placement};
 use crate::message::Message;
 
@@ -27,7 +27,7 @@ const fn segment(handle: u32, length: u32, offset: u64) -> Segment {
     }
 }
 
-/// Four segments, the last one short.
+/// Four segments, of which the last is short.
 pub(super) const SEGMENTS: [Segment; 4] = [
     segment(0x11, 0x400, 0x1111_1111_1111_1000),
     segment(0x22, 0x400, 0x2222_2222_2222_2000),
@@ -38,7 +38,7 @@ static READ: [ReadSegment; 1] = [ReadSegment {
     position: 40,
     target: segment(0x0bad_f00d, 0x1000, 0x10000),
 }];
-/// A call too long to be sent: position zero, two segments.
+/// The Position-Zero Read chunk of a long call, with two segments.
 static CALL: [ReadSegment; 2] = [
     ReadSegment {
         position: 0,
@@ -103,28 +103,28 @@ fn header(
         reply,
     };
     let message = Message::new(name, move |buffer| encoded(&value, buffer))
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             chunks::encode::<2>(&by_hand, buffer)
         })
-        .decode(By::Generated, XprtHdr::from_bytes)
-        .decode(By::Owned, owned::XprtHdr::from_bytes)
-        .decode(By::Hand, chunks::visit::<2>)
-        .decode(By::Locating, chunks::locate::<2, false>)
-        .decode(By::Limited, chunks::locate::<2, true>)
-        .visit(By::Generated, |bytes| {
+        .decode(Codec::Generated, XprtHdr::from_bytes)
+        .decode(Codec::Owned, owned::XprtHdr::from_bytes)
+        .decode(Codec::Hand, chunks::visit::<2>)
+        .decode(Codec::Locating, chunks::locate::<2, false>)
+        .decode(Codec::Limited, chunks::locate::<2, true>)
+        .visit(Codec::Generated, |bytes| {
             Some(sum(&XprtHdr::from_bytes(bytes).ok()?))
         })
-        .visit(By::Hand, chunks::visit::<2>)
-        .length(By::Generated, move || value.encoded_len().ok());
+        .visit(Codec::Hand, chunks::visit::<2>)
+        .length(Codec::Generated, move || value.encoded_len().ok());
     again::<XprtHdr<'static>>(message)
 }
 
-/// Adds the job of encoding what was decoded.
+/// Adds the job of encoding a decoded value.
 pub(super) fn again<T: Decode<'static> + Encode + 'static>(message: Message) -> Message {
     let Ok(decoded) = T::from_bytes(message.bytes) else {
         return message;
     };
-    message.encode(By::Again, move |buffer| {
+    message.encode(Codec::Reencode, move |buffer| {
         decoded.encode_to_slice(buffer).ok()
     })
 }
@@ -152,7 +152,7 @@ pub(super) fn segment_sum(segment: &Segment) -> u64 {
     (u64::from(segment.handle) + u64::from(segment.length)).wrapping_add(segment.offset)
 }
 
-/// A header of `RDMA2_OPTIONAL`, and its bytes.
+/// Encodes a header of `RDMA2_OPTIONAL`, and returns its length.
 fn optional(opttype: u32, optinfo: &[u8], buffer: &mut [u8]) -> usize {
     let body = Body::Optional(Optional {
         optdir: MsgType::Call,
@@ -170,7 +170,7 @@ fn optional(opttype: u32, optinfo: &[u8], buffer: &mut [u8]) -> usize {
     )
 }
 
-/// A header of `RDMA2_OPTIONAL`, and the operation in it.
+/// A header of `RDMA2_OPTIONAL` and its operation.
 struct Operation<'a> {
     header: XprtHdr<'a>,
     info: OptInfo<'a>,
@@ -234,7 +234,7 @@ fn connprop() -> Message {
     };
     let by_hand = VALUES.map(|(_, property)| property);
     Message::new("connprop", encode)
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             hand::properties::encode(
                 [XID, 2, CREDITS],
                 black_box(&by_hand),
@@ -242,11 +242,11 @@ fn connprop() -> Message {
                 buffer,
             )
         })
-        .decode(By::Generated, operation)
-        .decode(By::Hand, hand::properties::visit)
-        .decode(By::Locating, hand::properties::locate)
-        .visit(By::Generated, connprop_sum)
-        .visit(By::Hand, hand::properties::visit)
+        .decode(Codec::Generated, operation)
+        .decode(Codec::Hand, hand::properties::visit)
+        .decode(Codec::Locating, hand::properties::locate)
+        .visit(Codec::Generated, connprop_sum)
+        .visit(Codec::Hand, hand::properties::visit)
 }
 
 fn connprop_sum(bytes: &'static [u8]) -> Option<u64> {
@@ -343,14 +343,14 @@ fn xmtreq() -> Message {
         tail: [2, 1, 400],
     };
     Message::new("xmtreq", encode)
-        .encode(By::Hand, move |buffer| {
+        .encode(Codec::Hand, move |buffer| {
             placement::encode(black_box(&by_hand), buffer)
         })
-        .decode(By::Generated, operation)
-        .decode(By::Hand, placement::visit)
-        .decode(By::Locating, placement::locate)
-        .visit(By::Generated, xmtreq_sum)
-        .visit(By::Hand, placement::visit)
+        .decode(Codec::Generated, operation)
+        .decode(Codec::Hand, placement::visit)
+        .decode(Codec::Locating, placement::locate)
+        .visit(Codec::Generated, xmtreq_sum)
+        .visit(Codec::Hand, placement::visit)
 }
 
 fn xmtreq_sum(bytes: &'static [u8]) -> Option<u64> {

@@ -9,7 +9,7 @@ use oncrpc::{Context, RpcError};
 use crate::store::store::v1::{GetResults, Service};
 use crate::store::{GetOk, GetRes, Key, PutArgs, Status};
 
-/// A store in memory. Clones share their values: each thread of the server has one.
+/// A store in memory. Clones share their values: each thread of the server has a clone.
 #[derive(Clone, Debug)]
 pub struct Store(Arc<Shared>);
 
@@ -22,7 +22,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Contents {
     values: HashMap<Box<[u8]>, SharedBytes>,
-    /// Bytes of the keys and values.
+    /// The total size of the keys and values, in bytes.
     bytes: usize,
 }
 
@@ -38,7 +38,7 @@ impl Store {
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        // No panic separates two changes.
+        // A poisoned lock is consistent, because no panic can occur between two changes.
         let contents = self.0.contents.lock();
         contents.unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,7 +48,7 @@ impl Service for Store {
     async fn get(&self, _: &Context, key: Key<'_>) -> Result<GetResults<'_>, RpcError> {
         let value = self.contents().values.get(key.as_bytes()).cloned();
         let found = match value {
-            // The reply is sent from where the value is.
+            // The reply is sent from the stored value, without a copy.
             Some(value) => GetRes::Ok(GetOk {
                 value: value.into(),
             }),
@@ -59,7 +59,7 @@ impl Service for Store {
 
     async fn put(&self, _: &Context, args: PutArgs<'_>) -> Result<Status, RpcError> {
         let key = args.key.as_bytes();
-        // The memory into which the transport received the data, without a copy if it allows it.
+        // Keeps the memory into which the transport received the data, without a copy if possible.
         let value = args.value.into_shared();
         let mut contents = self.contents();
         let earlier = contents

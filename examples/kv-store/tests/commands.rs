@@ -1,4 +1,4 @@
-//! The server and the client, as their users run them.
+//! Tests the server and the client as their users run them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -47,12 +47,12 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // One that does not read it ends before it is written.
+        // A client that does not read its input may end before it is written.
         let _ = process.stdin.take().unwrap().write_all(input);
         process.wait_with_output().unwrap()
     }
 
-    /// Ends the server by a signal, and returns what it prints.
+    /// Ends the server with a signal, and returns its output.
     fn end(mut self, signal: &str) -> String {
         let id = self.process.id().to_string();
         assert!(
@@ -89,9 +89,9 @@ fn assert_fails(output: &Output, text: &str) {
 }
 
 #[test]
-fn what_is_put_over_one_transport_is_got_over_the_other() {
+fn transports_share_the_store() {
     let server = Server::start(&[]);
-    // Long enough that RDMA moves it by itself.
+    // Long enough to be transferred in a chunk.
     let value: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8).collect();
     for (put, get) in [("rdma", "tcp"), ("tcp", "rdma")] {
         assert!(server.client(put, &["put", "a"], &value).status.success());
@@ -107,13 +107,13 @@ fn what_is_put_over_one_transport_is_got_over_the_other() {
 }
 
 #[test]
-fn a_full_store_keeps_what_it_has() {
+fn full_store_keeps_its_values() {
     let server = Server::start(&["--max-mib", "1"]);
     let half = vec![7; 600_000];
     assert!(server.client("rdma", &["put", "a"], &half).status.success());
     let full = server.client("rdma", &["put", "b"], &half);
     assert_fails(&full, "the store is full");
-    // A value takes the place of an earlier one.
+    // A value replaces an earlier value.
     assert!(server.client("rdma", &["put", "a"], &half).status.success());
     server.end("-INT");
 }

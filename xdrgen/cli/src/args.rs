@@ -67,22 +67,22 @@ pub(crate) enum Command {
     Decode(DecodeArgs),
     /// Say what has changed from one revision of a document to another.
     ///
-    /// Each change is `compatible` (the messages are the same), `extending` (messages in the old form
-    /// are in the new one, too), or `breaking`. Types are matched by their names, and otherwise by
-    /// where they are used. The exit code is 0 if no change is breaking, 1 if one is, and 2 if the
-    /// arguments are invalid or a document has errors.
+    /// Each change is `compatible` (the messages are the same), `extending` (messages in the old
+    /// form are in the new one, too), or `breaking`. Types are matched by their names, and
+    /// otherwise by where they are used. The exit code is 0 if no change is breaking, 1 if one is,
+    /// and 2 if the arguments are invalid or a document has errors.
     Diff(DiffArgs),
     /// Serve an editor: diagnostics, hover texts, definitions, quick fixes and formatting.
     ///
     /// The editor starts the command and speaks the Language Server Protocol on standard input and
     /// output. A document is checked with the documents of the nearest manifest that names it
-    /// (xdrgen.toml, or spec/xdrgen.toml, in a folder above), and otherwise alone, with the settings
-    /// below.
+    /// (xdrgen.toml, or spec/xdrgen.toml, in a folder above), and otherwise alone, with the
+    /// settings below.
     Lsp(LspArgs),
     /// Format XDR files (.x): indentation, blanks and line breaks; comments stay.
     ///
-    /// The exit code is 0 if all files are formatted, 1 if --check finds one that is not or a file has
-    /// a syntax error, and 2 if the arguments are invalid.
+    /// The exit code is 0 if all files are formatted, 1 if --check finds one that is not or a file
+    /// has a syntax error, and 2 if the arguments are invalid.
     Fmt(FmtArgs),
     /// List all lints and errors, with their default levels and meanings.
     Lints {
@@ -187,8 +187,8 @@ pub(crate) struct Settings {
     /// A folder with files that documents include. May be given several times.
     #[arg(long, value_name = "DIR")]
     pub(crate) include: Vec<PathBuf>,
-    /// Types that need no declaration: `ietf`, `c`, `rpc`, `rpcb`, `none`, or a file of XDR. May be given
-    /// several times. [default: all but none]
+    /// Types that need no declaration: `ietf`, `c`, `rpc`, `rpcb`, `none`, or a file of XDR. May be
+    /// given several times. [default: all but none]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) prelude: Vec<String>,
 }

@@ -7,9 +7,9 @@ use xdrgen_build::report;
 use xdrgen_build::{Compilation, Config, Diagnostic, Style, useless_errata};
 
 use crate::args::{CheckArgs, ReportFormat};
-use crate::{Failure, input, replace, say_documents, status};
+use crate::{CommandError, input, replace, say_documents, status};
 
-pub(crate) fn run(arguments: &CheckArgs, verbose: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: &CheckArgs, verbose: bool) -> Result<ExitCode, CommandError> {
     let config = input::config(&arguments.input, None)?;
     let mut compilation = useless_errata(&config);
     if verbose {
@@ -29,10 +29,11 @@ pub(crate) fn run(arguments: &CheckArgs, verbose: bool) -> Result<ExitCode, Fail
     Ok(status(&compilation))
 }
 
-/// The number of errors that a report for people has, unless the arguments say another one.
+/// The default maximum number of errors in a report for people.
 const MAX_ERRORS: usize = 20;
 
-/// Returns the diagnostics to print. For people, those that follow from one defect are one.
+/// Returns the diagnostics to print. For people, diagnostics that follow from one defect are folded
+/// into one.
 fn selected(all: &[Diagnostic], arguments: &CheckArgs) -> Vec<Diagnostic> {
     let human = arguments.format == ReportFormat::Human;
     let max_errors = arguments.max_errors.or(human.then_some(MAX_ERRORS));
@@ -59,7 +60,7 @@ fn print(
     compilation: &Compilation,
     found: &[Diagnostic],
     arguments: &CheckArgs,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let sources = compilation.sources();
     match arguments.format {
         ReportFormat::Human if arguments.quiet => {
@@ -80,18 +81,18 @@ fn print(
 }
 
 /// Prints all diagnostics for people on standard error.
-pub(crate) fn report_to_stderr(compilation: &Compilation) -> Result<(), Failure> {
+pub(crate) fn report_to_stderr(compilation: &Compilation) -> Result<(), CommandError> {
     let (mut out, coloured) = (io::stderr().lock(), io::stderr().is_terminal());
     human(&mut out, compilation, compilation.diagnostics(), coloured)
 }
 
-/// Prints diagnostics for people, and the number of all.
+/// Prints diagnostics for people, and their total number.
 fn human(
     out: &mut impl Write,
     compilation: &Compilation,
     found: &[Diagnostic],
     coloured: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let report = report::human(compilation.sources(), found, style(coloured));
     out.write_all(report.as_bytes())?;
     let all = compilation.diagnostics();
@@ -114,8 +115,9 @@ fn style(coloured: bool) -> Style {
     }
 }
 
-/// Applies the suggested fixes, and says which documents they change. Returns whether there are any.
-fn fix(compilation: &Compilation, quiet: bool) -> Result<bool, Failure> {
+/// Applies the suggested fixes, and prints which documents they change. Returns whether there were
+/// any fixes.
+fn fix(compilation: &Compilation, quiet: bool) -> Result<bool, CommandError> {
     let fixed = report::fixed_documents(compilation.sources(), compilation.diagnostics());
     for document in &fixed {
         replace::file(&document.name, &document.old, &document.new)?;

@@ -13,9 +13,9 @@ use xdrgen_build::ir::{Type, TypeDefKind};
 use xdrgen_build::value::{self, Limits, Node};
 
 use crate::args::{DecodeArgs, Input, Lints, ValueFormat};
-use crate::{Failure, check, input, say_documents};
+use crate::{CommandError, check, input, say_documents};
 
-pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, CommandError> {
     let DecodeArgs {
         file,
         ty,
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, Fail
     };
     let id = schema
         .find(&name)
-        .map_err(|error| Failure::Usage(format!("{error}; --list lists all types")))?;
+        .map_err(|error| CommandError::Usage(format!("{error}; --list lists all types")))?;
     let bytes = read_input(file, hex)?;
     let decode = if prefix {
         value::decode_prefix
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, Fail
 }
 
 /// Removes the overlays of all modules except the given ones. Without any, all overlays remain.
-fn keep_overlays(mut schema: Schema, modules: &[String]) -> Result<Schema, Failure> {
+fn keep_overlays(mut schema: Schema, modules: &[String]) -> Result<Schema, CommandError> {
     if modules.is_empty() {
         return Ok(schema);
     }
@@ -89,7 +89,7 @@ fn keep_overlays(mut schema: Schema, modules: &[String]) -> Result<Schema, Failu
             [] => "no module has any".to_owned(),
             candidates => format!("{} have some", candidates.join(", ")),
         };
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "the module `{other}` has no overlays; {candidates}"
         )));
     }
@@ -102,7 +102,7 @@ fn keep_overlays(mut schema: Schema, modules: &[String]) -> Result<Schema, Failu
 }
 
 /// Reads a file or standard input.
-fn read_input(file: Option<PathBuf>, hex: bool) -> Result<Vec<u8>, Failure> {
+fn read_input(file: Option<PathBuf>, hex: bool) -> Result<Vec<u8>, CommandError> {
     let file = file.filter(|file| file != Path::new("-"));
     let name = file.as_ref().map_or("standard input".into(), |file| {
         format!("`{}`", file.display())
@@ -112,14 +112,15 @@ fn read_input(file: Option<PathBuf>, hex: bool) -> Result<Vec<u8>, Failure> {
         None => io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
         Some(file) => std::fs::read(file),
     };
-    let bytes = read.map_err(|error| Failure::Usage(format!("{name} can't be read: {error}")))?;
+    let bytes =
+        read.map_err(|error| CommandError::Usage(format!("{name} can't be read: {error}")))?;
     if !hex {
         return Ok(bytes);
     }
-    hex::parse(&bytes).map_err(|error| Failure::Usage(format!("{name}, {error}")))
+    hex::parse(&bytes).map_err(|error| CommandError::Usage(format!("{name}, {error}")))
 }
 
-fn show(node: &Node<'_>, all: usize, format: ValueFormat) -> Result<ExitCode, Failure> {
+fn show(node: &Node<'_>, all: usize, format: ValueFormat) -> Result<ExitCode, CommandError> {
     let mut out = io::stdout().lock();
     match format {
         ValueFormat::Json => writeln!(out, "{}", node.to_json())?,
@@ -136,7 +137,7 @@ fn show(node: &Node<'_>, all: usize, format: ValueFormat) -> Result<ExitCode, Fa
 }
 
 /// Prints each type: its XDR name, its kind, and its Rust path.
-fn list(schema: &Schema, format: ValueFormat) -> Result<ExitCode, Failure> {
+fn list(schema: &Schema, format: ValueFormat) -> Result<ExitCode, CommandError> {
     let mut rows = Vec::new();
     for module in &schema.modules {
         for id in &module.types {

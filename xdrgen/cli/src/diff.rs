@@ -1,4 +1,4 @@
-//! The command `diff`.
+//! `xdrgen diff`: prints the changes between two revisions.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use xdrgen_build::diff::{self, Class};
 use xdrgen_build::{Compilation, Style};
 
 use crate::args::{DiffArgs, Input, Lints, Settings, ValueFormat};
-use crate::{Failure, input, say_documents};
+use crate::{CommandError, input, say_documents};
 
 /// The exit code for documents with errors, as for invalid arguments.
 const TROUBLE: u8 = 2;
 
-pub(crate) fn run(arguments: DiffArgs, verbose: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: DiffArgs, verbose: bool) -> Result<ExitCode, CommandError> {
     let DiffArgs {
         old,
         new,
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: DiffArgs, verbose: bool) -> Result<ExitCode, Failur
         let is_folder = path.is_dir();
         let settings = Settings {
             manifest: None,
-            // Those of a folder are in its manifest.
+            // The errata of a folder are in its manifest.
             errata: if is_folder {
                 Vec::new()
             } else {
@@ -75,7 +75,11 @@ pub(crate) fn run(arguments: DiffArgs, verbose: bool) -> Result<ExitCode, Failur
     print(&old, &new, format)
 }
 
-fn print(old: &Compilation, new: &Compilation, format: ValueFormat) -> Result<ExitCode, Failure> {
+fn print(
+    old: &Compilation,
+    new: &Compilation,
+    format: ValueFormat,
+) -> Result<ExitCode, CommandError> {
     let changes = diff::diff(old.schema(), new.schema());
     let mut out = io::stdout().lock();
     let text = match format {

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::args::FmtArgs;
-use crate::{Failure, replace};
+use crate::{CommandError, replace};
 
-/// What was found in a file.
+/// The result for a file.
 enum Outcome {
     Unchanged,
     Changed,
     Broken,
 }
 
-pub(crate) fn run(arguments: &FmtArgs, verbose: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: &FmtArgs, verbose: bool) -> Result<ExitCode, CommandError> {
     let mut failed = false;
     for file in &arguments.files {
         let outcome = if file.as_os_str() == "-" {
@@ -41,14 +41,14 @@ pub(crate) fn run(arguments: &FmtArgs, verbose: bool) -> Result<ExitCode, Failur
     })
 }
 
-fn println_path(file: &Path) -> Result<(), Failure> {
+fn println_path(file: &Path) -> Result<(), CommandError> {
     writeln!(io::stderr().lock(), "{}", file.display())?;
     Ok(())
 }
 
-fn of_file(file: &Path, check: bool) -> Result<Outcome, Failure> {
+fn of_file(file: &Path, check: bool) -> Result<Outcome, CommandError> {
     let name = file.to_string_lossy();
-    let fault = |error: io::Error| Failure::Usage(format!("`{name}` can't be read: {error}"));
+    let fault = |error: io::Error| CommandError::Usage(format!("`{name}` can't be read: {error}"));
     let old = fs::read_to_string(file).map_err(fault)?;
     let Some(new) = formatted(&name, &old) else {
         return Ok(Outcome::Broken);
@@ -63,9 +63,9 @@ fn of_file(file: &Path, check: bool) -> Result<Outcome, Failure> {
 }
 
 /// Formats standard input, and writes it to standard output.
-fn standard_input(check: bool) -> Result<Outcome, Failure> {
+fn standard_input(check: bool) -> Result<Outcome, CommandError> {
     let mut old = String::new();
-    let fault = |error: io::Error| Failure::Usage(format!("the input can't be read: {error}"));
+    let fault = |error: io::Error| CommandError::Usage(format!("the input can't be read: {error}"));
     io::stdin().read_to_string(&mut old).map_err(fault)?;
     let Some(new) = formatted("-", &old) else {
         return Ok(Outcome::Broken);
@@ -80,7 +80,7 @@ fn standard_input(check: bool) -> Result<Outcome, Failure> {
     })
 }
 
-/// Returns the formatted text, or reports why there is none.
+/// Returns the formatted text, or reports the syntax errors.
 fn formatted(name: &str, text: &str) -> Option<String> {
     match xdrgen_build::format(name, text) {
         Ok(text) => Some(text),

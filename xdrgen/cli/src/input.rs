@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use xdrgen_build::{Code, Config, Level, Module, Prelude, Shapes};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::{Input, Lints};
 
 /// The options of `generate` for names and shapes.
@@ -15,19 +15,19 @@ pub(crate) struct Naming {
 }
 
 /// Returns the configuration for the inputs.
-pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
+pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, CommandError> {
     let config = match manifest(input)? {
         Some(path) => {
             if naming.is_some_and(|naming| {
                 naming.shape.is_some() || naming.module.is_some() || !naming.strip.is_empty()
             }) {
-                return Err(Failure::Usage(
+                return Err(CommandError::Usage(
                     "--shape, --module and --strip need documents; a manifest has settings of its \
                     own"
                     .into(),
                 ));
             }
-            let config = Config::from_manifest(path).map_err(Failure::Report)?;
+            let config = Config::from_manifest(path).map_err(CommandError::Report)?;
             if input.settings.no_errata {
                 config.without_errata()
             } else {
@@ -40,7 +40,7 @@ pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Fa
 }
 
 /// Returns the manifest, if the inputs select one.
-fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
+fn manifest(input: &Input) -> Result<Option<PathBuf>, CommandError> {
     if let Some(path) = &input.settings.manifest {
         return Ok(Some(path.clone()));
     }
@@ -55,24 +55,24 @@ fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
     let default_paths = ["xdrgen.toml", "spec/xdrgen.toml"].map(Path::new);
     match default_paths.into_iter().find(|path| path.is_file()) {
         Some(path) => Ok(Some(path.to_owned())),
-        None => Err(Failure::Usage(
+        None => Err(CommandError::Usage(
             "there is no xdrgen.toml here or in spec/; name documents or --manifest".into(),
         )),
     }
 }
 
 /// Returns the manifest in a folder.
-fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, Failure> {
+fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, CommandError> {
     let path = folder.join("xdrgen.toml");
     if !path.is_file() {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "the folder `{}` has no xdrgen.toml; name documents",
             folder.display()
         )));
     }
     let settings = &input.settings;
     if !settings.errata.is_empty() || !settings.include.is_empty() || !settings.prelude.is_empty() {
-        return Err(Failure::Usage(
+        return Err(CommandError::Usage(
             "--errata, --include and --prelude need documents; a manifest has settings of its own"
                 .into(),
         ));
@@ -81,9 +81,9 @@ fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Returns a configuration with all documents in one module.
-fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
+fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, CommandError> {
     if input.settings.no_errata {
-        return Err(Failure::Usage(
+        return Err(CommandError::Usage(
             "--no-errata needs a manifest; documents have only the errata that --errata names"
                 .into(),
         ));
@@ -113,7 +113,7 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
                 module = module.uses(file);
             }
             None => {
-                return Err(Failure::Usage(format!(
+                return Err(CommandError::Usage(format!(
                     "`{name}` is not `ietf`, `c`, `rpc`, `rpcb`, `none` or a file"
                 )));
             }
@@ -149,7 +149,7 @@ fn module_name(path: &Path) -> String {
     }
 }
 
-pub(crate) fn levels(mut config: Config, lints: &Lints) -> Result<Config, Failure> {
+pub(crate) fn levels(mut config: Config, lints: &Lints) -> Result<Config, CommandError> {
     let settings: [(&[Code], Level); 3] = [
         (&lints.allow, Level::Allow),
         (&lints.warn, Level::Warn),
@@ -159,7 +159,7 @@ pub(crate) fn levels(mut config: Config, lints: &Lints) -> Result<Config, Failur
         for code in codes {
             config = config
                 .lint(*code, level)
-                .map_err(|error| Failure::Usage(error.to_string()))?;
+                .map_err(|error| CommandError::Usage(error.to_string()))?;
         }
     }
     Ok(config)

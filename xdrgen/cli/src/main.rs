@@ -32,39 +32,39 @@ fn main() -> ExitCode {
     exit_code(run(cli.command, cli.verbose))
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
+/// Prints the requested help, or the error in the arguments.
 fn asked_or_wrong(error: &clap::Error) -> ExitCode {
     match error.print() {
-        Err(unwritten) if !error.use_stderr() => exit_code(Err(Failure::Output(unwritten))),
+        Err(unwritten) if !error.use_stderr() => exit_code(Err(CommandError::Output(unwritten))),
         _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
     }
 }
 
-/// Says on standard error why the command has failed, and returns its status.
-fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
+/// Prints the reason for a failure on standard error, and returns the exit status.
+fn exit_code(done: Result<ExitCode, CommandError>) -> ExitCode {
     match done {
         Ok(code) => code,
-        Err(Failure::Usage(message)) => {
+        Err(CommandError::Usage(message)) => {
             eprintln!("error: {message}");
             ExitCode::from(2)
         }
-        Err(Failure::Report(report)) => {
+        Err(CommandError::Report(report)) => {
             eprintln!("{report}");
             ExitCode::FAILURE
         }
         // The reader closed the pipe, as `head` does.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
-        Err(Failure::Output(error)) => {
+        Err(CommandError::Output(error)) => {
             eprintln!("error: the output can't be written: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// The reason for a failure.
-pub(crate) enum Failure {
+/// The error of a command.
+pub(crate) enum CommandError {
     /// Invalid arguments.
     Usage(String),
     /// The output cannot be written.
@@ -73,13 +73,13 @@ pub(crate) enum Failure {
     Report(xdrgen_build::Error),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
 }
 
-fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
+fn run(command: Command, verbose: bool) -> Result<ExitCode, CommandError> {
     match command {
         Command::Extract {
             files,
@@ -120,8 +120,12 @@ fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Prints the XDR of documents; with `prose`, that of these sections of their text.
-fn extract(files: &[std::path::PathBuf], prose: Option<&[String]>) -> Result<ExitCode, Failure> {
+/// Prints the XDR of documents. With `prose`, prints the definitions in these sections of their
+/// running text.
+fn extract(
+    files: &[std::path::PathBuf],
+    prose: Option<&[String]>,
+) -> Result<ExitCode, CommandError> {
     let mut out = io::stdout().lock();
     let mut failed = false;
     for file in files {
@@ -147,9 +151,9 @@ fn extract(files: &[std::path::PathBuf], prose: Option<&[String]>) -> Result<Exi
     })
 }
 
-/// Says which definitions are taken from the text of a document, for review.
+/// Prints which definitions are taken from the running text of a document, for review.
 fn say_blocks(file: &std::path::Path, sections: &[String]) {
-    // What cannot be read is reported when it is extracted.
+    // An unreadable document is reported when it is extracted.
     for block in xdrgen_build::prose_blocks(file, sections).unwrap_or_default() {
         let (first, last) = block.lines;
         let section = block.section.map(|section| format!("section {section}, "));
@@ -166,23 +170,27 @@ fn say_blocks(file: &std::path::Path, sections: &[String]) {
     }
 }
 
-/// Says which documents were read.
+/// Prints which documents were read.
 pub(crate) fn say_documents(compilation: &Compilation) {
     for (_, document) in compilation.sources().documents() {
         eprintln!("read {}: {} lines", document.name(), document.line_count());
     }
 }
 
-fn generate(config: &Config, output: &std::path::Path, verbose: bool) -> Result<ExitCode, Failure> {
+fn generate(
+    config: &Config,
+    output: &std::path::Path,
+    verbose: bool,
+) -> Result<ExitCode, CommandError> {
     let compilation = config.check();
     if verbose {
         say_documents(&compilation);
     }
     check::report_to_stderr(&compilation)?;
     if !compilation.has_errors() {
-        compilation.write(output).map_err(Failure::Report)?;
+        compilation.write(output).map_err(CommandError::Report)?;
         if verbose {
-            for file in compilation.generate().map_err(Failure::Report)? {
+            for file in compilation.generate().map_err(CommandError::Report)? {
                 eprintln!("wrote {}", output.join(file.name).display());
             }
         }
@@ -198,11 +206,11 @@ pub(crate) fn status(compilation: &Compilation) -> ExitCode {
     }
 }
 
-/// The page of all codes, of the documentation.
+/// The documentation page of all codes.
 const CODES: &str = include_str!("../lints.md");
 
-/// Prints what a code means, with an example: its section of the page.
-fn explain(code: Code) -> Result<ExitCode, Failure> {
+/// Prints the section of the page for a code, with an example.
+fn explain(code: Code) -> Result<ExitCode, CommandError> {
     let heading = format!("## `{code}`\n");
     let section = CODES.split_once(&heading).map(|(_, rest)| rest);
     let section = section.and_then(|rest| rest.split("\n## ").next());
@@ -214,7 +222,7 @@ fn explain(code: Code) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lints(format: ValueFormat) -> Result<ExitCode, Failure> {
+fn lints(format: ValueFormat) -> Result<ExitCode, CommandError> {
     let mut out = io::stdout().lock();
     for code in Code::ALL {
         let level = code.default_level().map_or("error", Level::name);

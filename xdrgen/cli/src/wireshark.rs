@@ -7,9 +7,9 @@ use xdrgen_build::Config;
 use xdrgen_build::wireshark::Dissector;
 
 use crate::args::WiresharkArgs;
-use crate::{Failure, check, say_documents, status};
+use crate::{CommandError, check, say_documents, status};
 
-/// Returns the dissector that the arguments ask for.
+/// Returns the dissector that the arguments request.
 pub(crate) fn dissector(arguments: WiresharkArgs) -> Option<Dissector> {
     let mut dissector = Dissector::new(arguments.wireshark?);
     if let Some(name) = arguments.protocol {
@@ -30,7 +30,7 @@ pub(crate) fn write(
     dissector: &Dissector,
     folder: &Path,
     verbose: bool,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, CommandError> {
     let compilation = config.check();
     if verbose {
         say_documents(&compilation);
@@ -40,7 +40,7 @@ pub(crate) fn write(
         return Ok(status(&compilation));
     }
     let generated = dissector.generate(compilation.schema());
-    let text = generated.map_err(|error| Failure::Usage(error.to_string()))?;
+    let text = generated.map_err(|error| CommandError::Usage(error.to_string()))?;
     let path = folder.join(dissector.file_name());
     let same = std::fs::read_to_string(&path).is_ok_and(|old| old == text);
     if !same {
@@ -48,7 +48,7 @@ pub(crate) fn write(
             .and_then(|()| std::fs::write(&path, &text))
             .map_err(|error| {
                 let error = format!("`{}` can't be written: {error}", path.display());
-                Failure::Output(std::io::Error::other(error))
+                CommandError::Output(std::io::Error::other(error))
             })?;
     }
     if verbose {

@@ -1,4 +1,4 @@
-//! The page for authors of drafts: its commands are run in its order, on its documents.
+//! Tests the page for authors of drafts: runs its commands in order, on its documents.
 
 use std::fmt::Write as _;
 use std::path::Path;

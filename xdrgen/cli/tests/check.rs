@@ -1,4 +1,4 @@
-//! `xdrgen check`: its formats for services, what it leaves out, and what it repairs.
+//! Tests `xdrgen check`: its machine-readable formats, filters, and fixes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -35,13 +35,13 @@ fn sarif(folder: &Path, file: &str) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// A position as SARIF 2.1.0, section 3.30, has it.
+/// A position as in SARIF 2.1.0, section 3.30.
 fn region(line: u32, column: u32, end_column: u32) -> Value {
     json!({ "startLine": line, "startColumn": column, "endLine": line, "endColumn": end_column })
 }
 
 #[test]
-fn sarif_is_for_code_scanning() {
+fn prints_sarif() {
     let files = folder(&[("a b.x", BROKEN), ("clean.x", "struct a { int b; };\n")]);
     let log = sarif(files.path(), "a b.x");
     assert_eq!(log["version"], "2.1.0");
@@ -69,7 +69,7 @@ fn sarif_is_for_code_scanning() {
         "insertedContent": { "text": "point" },
     });
     assert_eq!(change["replacements"][0], replacement);
-    // A log without results says that nothing was found.
+    // A log without results means that nothing was found.
     assert_eq!(
         sarif(files.path(), "clean.x")["runs"][0]["results"],
         json!([])
@@ -77,7 +77,7 @@ fn sarif_is_for_code_scanning() {
 }
 
 #[test]
-fn github_annotates_lines() {
+fn prints_github_annotations() {
     let files = folder(&[("a,b.x", BROKEN)]);
     let (code, out, _) = check(files.path(), &["a,b.x", "--format", "github"]);
     assert_eq!(code, 1);
@@ -94,7 +94,7 @@ fn github_annotates_lines() {
 }
 
 #[test]
-fn reports_can_be_short() {
+fn prints_short_reports() {
     let broken = "struct a { b c;; };\nstruct d { e f; };\nstruct g { h i; };\n";
     let files = folder(&[("a.x", broken), ("warned.x", "struct a { int b;; };\n")]);
     let short = |more: &[&str]| {
@@ -127,7 +127,7 @@ fn fixes_are_applied() {
     assert_eq!(out, "1 document: no defects\n");
     let fixed = "struct point { int x; };\nstruct line {\n    point ends[2];\n};\n";
     assert_eq!(fs::read_to_string(&path).unwrap(), fixed);
-    // There is nothing to do now. No other file is left.
+    // Nothing is left to fix, and no temporary file remains.
     assert_eq!(
         check(files.path(), &["a.x", "--fix"]),
         (0, out, String::new())
@@ -135,10 +135,12 @@ fn fixes_are_applied() {
     assert_eq!(fs::read_dir(files.path()).unwrap().count(), 2);
 }
 
-/// A draft is changed within its `///` lines. What an erratum repairs is left as published.
+/// Fixes change a draft within its `///` lines. Lines that an erratum changes are left as
+/// published.
 #[test]
-fn drafts_are_fixed_where_they_are_wrong() {
-    let draft = "1.  XDR\n\n   /// struct point { int x; };\n   /// struct line {\n   ///   piont a;\n   \
+fn fixes_apply_to_drafts() {
+    let draft = "1.  XDR\n\n   /// struct point { int x; };\n   /// struct line {\n   ///   piont \
+                 a;\n   \
                  ///   pint b;\n   /// };\n";
     let errata = "[[erratum]]\ndocument = \"a.txt\"\nline = 6\nold = \"pint b\"\nnew = \"poin b\"\n\
                   reason = \"a trial\"\n";

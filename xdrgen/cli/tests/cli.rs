@@ -13,7 +13,8 @@ const CLEAN: &str = "struct point { int x; int y; };\n";
 const BROKEN: &str = "struct line {\n    piont ends[2];\n};\n";
 /// A document with only a warning.
 const WARNED: &str = "struct point { int x;; };\n";
-const DRAFT: &str = "1.  XDR\n\n   ////* A limit. */\n   ///const LIMIT = 0x10;\n\n   Prose.\n\n     /// typedef opaque name<LIMIT>;\n";
+const DRAFT: &str = "1.  XDR\n\n   ////* A limit. */\n   ///const LIMIT = 0x10;\n\n   Prose.\n\
+                     \n     /// typedef opaque name<LIMIT>;\n";
 
 /// Runs the command in a folder.
 fn xdrgen(folder: &Path, arguments: &[&str]) -> Output {
@@ -90,7 +91,7 @@ fn check_exits_with_0_1_or_2() {
 }
 
 #[test]
-fn wrong_calls_exit_with_2() {
+fn invalid_arguments_exit_with_2() {
     let files = folder(&[
         ("clean.x", CLEAN),
         (
@@ -188,7 +189,7 @@ fn levels_of_lints() {
         check(0, &["warned.x", "--allow", "empty-declaration"]),
         CLEAN_REPORT
     );
-    // A bare file has the preludes. Their use is a lint.
+    // A file without a manifest uses all preludes. Their use is a lint.
     assert_eq!(check(0, &["prelude.x"]), CLEAN_REPORT);
     assert!(
         check(0, &["prelude.x", "--warn", "prelude-type"]).starts_with("warning[prelude-type]")

@@ -83,7 +83,7 @@ const ONE: &[u8] = &[0, 0, 0, 7, 0, 0, 0, 1];
 const ONE_SHOWN: &str = "      0  point\n      0    x      int   7\n      4    known  bool  TRUE\n";
 
 #[test]
-fn a_header_of_chunks() {
+fn decodes_a_header_with_chunks() {
     let (out, err) = in_workspace(0, &["--type", "rpcrdma2_xprt_hdr", "--hex"], MSG);
     assert_eq!(err, "");
     insta::assert_snapshot!("msg", out);
@@ -93,7 +93,7 @@ fn a_header_of_chunks() {
 }
 
 #[test]
-fn a_header_of_properties() {
+fn decodes_a_header_with_properties() {
     let (out, _) = in_workspace(0, &["-t", "rpcrdma2_xprt_hdr", "--hex"], OPTIONAL);
     insta::assert_snapshot!("optional", out);
     let properties = [
@@ -113,7 +113,7 @@ fn a_header_of_properties() {
 }
 
 #[test]
-fn json_is_for_tools() {
+fn prints_json() {
     let arguments = [
         "-t",
         "rpcrdma2_xprt_hdr",
@@ -279,7 +279,7 @@ fn a_schema_with_errors_is_reported() {
 }
 
 #[test]
-fn wrong_calls_exit_with_2() {
+fn invalid_arguments_exit_with_2() {
     let files = folder(&[
         ("shapes.x", SHAPES.as_bytes()),
         ("one", ONE),
@@ -365,7 +365,7 @@ fn types_are_listed() {
 }
 
 #[test]
-fn documents_are_chosen_as_for_check() {
+fn documents_are_selected_as_for_check() {
     let drafts = [
         "-t",
         "rpcrdma2_segment",

@@ -1,5 +1,5 @@
-//! `xdrgen fmt` and `xdrgen lints --explain`, and `xdrgen lsp` without an editor: files, output and exit
-//! codes.
+//! Tests `xdrgen fmt`, `xdrgen lints --explain`, and `xdrgen lsp` without an editor: files, output
+//! and exit codes.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn xdrgen(folder: &Path, arguments: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("xdrgen runs");
-    // A command that reads nothing may have ended.
+    // A command that reads no input may have ended already.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("an output")
 }
@@ -52,7 +52,7 @@ fn standard_input_is_formatted() {
 }
 
 #[test]
-fn a_file_with_an_error_stays() {
+fn file_with_a_syntax_error_is_not_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     std::fs::write(folder.join("a.x"), "struct  s { int x }").expect("a file");
@@ -65,9 +65,9 @@ fn a_file_with_an_error_stays() {
     assert_eq!(missing.status.code(), Some(2));
 }
 
-/// A file that would not change is not written: cargo and make go by its time.
+/// A file that would not change is not written, because cargo and make compare modification times.
 #[test]
-fn generate_leaves_equal_files() {
+fn generate_does_not_rewrite_equal_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     std::fs::write(folder.join("a.x"), "const A = 1;\n").expect("a file");

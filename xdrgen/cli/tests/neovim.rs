@@ -1,4 +1,4 @@
-//! `xdrgen lsp` with an editor: Neovim without a screen, by its own client (`vim.lsp`).
+//! Tests `xdrgen lsp` with headless Neovim and its own client (`vim.lsp`).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The script that Neovim runs. It writes what it has seen to the file `seen.json`.
+/// The script that Neovim runs. It writes the server's answers to the file `seen.json`.
 const SCRIPT: &str = r#"
 local command, folder, name = vim.env.XDRGEN, vim.env.FOLDER, vim.env.DOCUMENT
 vim.cmd('edit ' .. folder .. '/' .. name)
@@ -91,14 +91,14 @@ fn document(name: &str) -> String {
     format!("{before}{}\n{after}", marked.join("\n"))
 }
 
-/// Runs Neovim on a document, and returns what it has seen.
+/// Runs Neovim on a document, and returns the server's answers.
 fn seen(folder: &Path, name: &str) -> Value {
     std::fs::write(folder.join(name), document(name)).expect("a document");
     std::fs::write(folder.join("script.lua"), SCRIPT).expect("a script");
     let mut child = Command::new("nvim")
         .args(["--headless", "-u", "NONE", "-i", "NONE", "-n", "-c"])
         .arg(format!("luafile {}", folder.join("script.lua").display()))
-        // What the script does not reach ends the editor all the same.
+        // The editor also ends if the script fails.
         .args(["-c", "cquit"])
         .env("XDRGEN", env!("CARGO_BIN_EXE_xdrgen"))
         .env("FOLDER", folder)
@@ -125,7 +125,7 @@ fn seen(folder: &Path, name: &str) -> Value {
     serde_json::from_str(&seen.expect("what was seen")).expect("JSON")
 }
 
-/// Notes that the test is skipped: the summary of `.ci/run` counts these lines.
+/// Records that the test is skipped: the summary of `.ci/run` counts these lines.
 fn skipped() {
     eprintln!("skipped: there is no nvim");
     if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {
@@ -135,7 +135,7 @@ fn skipped() {
 }
 
 #[test]
-fn an_editor_is_served() {
+fn serves_neovim() {
     let version = Command::new("nvim").arg("--version").output();
     if !version.is_ok_and(|version| version.status.success()) {
         return skipped();

@@ -1,4 +1,4 @@
-//! `xdrgen generate --wireshark`: what it writes, and what it refuses.
+//! Tests `xdrgen generate --wireshark`: its output, and invalid arguments.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -17,7 +17,7 @@ fn generate(output: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_dissector_is_written_in_place_of_rust() {
+fn writes_a_dissector_instead_of_rust() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [
         "--wireshark",
@@ -39,7 +39,7 @@ fn a_dissector_is_written_in_place_of_rust() {
 }
 
 #[test]
-fn what_can_be_no_dissector_is_a_wrong_argument() {
+fn rejects_invalid_dissector_arguments() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, message) in [
         (&["--wireshark", "rpcrdma2_proc"][..], "is not a struct"),

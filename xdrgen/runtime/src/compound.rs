@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn opaque_padding_must_be_there_and_zero() {
+    fn opaque_padding_must_be_present_and_zero() {
         assert_eq!(encoded(&[1u8, 2, 3, 4, 5]), [1, 2, 3, 4, 5, 0, 0, 0]);
         assert_rejected::<[u8; 5]>(&[1, 2, 3, 4, 5, 0, 0], UnexpectedEnd, 5);
         assert_rejected::<[u8; 5]>(&[1, 2, 3, 4], UnexpectedEnd, 0);
@@ -249,7 +249,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trips(a: [u8; 7], b: [u64; 3], c: Option<(u32, bool)>, d: [Option<i64>; 2], e: (u32,)) {
+        fn round_trips(
+            a: [u8; 7],
+            b: [u64; 3],
+            c: Option<(u32, bool)>,
+            d: [Option<i64>; 2],
+            e: (u32,),
+        ) {
             assert_round_trip(&a);
             assert_round_trip(&b);
             assert_round_trip(&c);

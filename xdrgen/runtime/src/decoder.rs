@@ -3,7 +3,7 @@
 use crate::wire::padding;
 use crate::{Error, ErrorKind, Fixed, Item, Limits, Result, Wire, vector};
 
-/// The items of a message that are not in its stream, if there are any.
+/// The items of a message that are not in its stream.
 #[cfg(feature = "alloc")]
 pub(crate) type Items<'a> = Option<&'a crate::ItemList<'a>>;
 /// Without an allocator there are no such items.
@@ -187,12 +187,13 @@ impl<'a> Decoder<'a> {
         Ok(body)
     }
 
-    /// Decodes an item of at most `max` bytes, wherever a transport has put its bytes.
+    /// Decodes an item of at most `max` bytes, whether its bytes are in the stream or were received
+    /// separately.
     ///
     /// # Errors
-    /// Returns `TooLong` if the length exceeds `max`, `UnexpectedEnd` if the input, or what the
-    /// transport received for the item, is too short, and `InvalidPadding` if the padding is not
-    /// zero.
+    /// Returns `TooLong` if the length exceeds `max`, `UnexpectedEnd` if the input or the bytes
+    /// that the transport received for the item are too short, and `InvalidPadding` if the padding
+    /// is not zero.
     pub fn item(&mut self, max: u32) -> Result<Item<'a>> {
         let len = self.length(max)?;
         #[cfg(feature = "alloc")]

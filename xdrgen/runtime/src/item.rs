@@ -16,8 +16,8 @@ use crate::shared::SharedBytes;
 /// `string x<>` that a manifest lists under `ddp`.
 ///
 /// It borrows bytes of the caller or of a received message, or it has a share in a buffer
-/// ([`SharedBytes`]). A received item can be kept: [`to_static`](Self::to_static) copies bytes that
-/// are borrowed, and shares those that are shared.
+/// ([`SharedBytes`]). A received item can be kept: [`to_static`](Self::to_static) copies borrowed
+/// bytes and clones a share.
 ///
 /// ```
 /// use xdrgen_runtime::{Item, SharedBytes};
@@ -50,7 +50,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns an item with a shorter lifetime. It shares what this item shares.
+    /// Returns an item with a shorter lifetime, which refers to the same bytes.
     #[inline]
     #[must_use]
     pub fn reborrow(&self) -> Item<'_> {
@@ -188,8 +188,8 @@ mod tests {
         }
     }
 
-    /// The compiler relies on it (`layout.rs`). An empty item takes ten times its 4 bytes of XDR,
-    /// and one that is not empty, with its counts, less.
+    /// The compiler relies on this size (`layout.rs`). An empty item takes ten times its 4 bytes of
+    /// XDR; a longer item takes less than ten times its XDR, including the reference counts.
     #[test]
     fn an_item_takes_forty_bytes() {
         assert_eq!(size_of::<Item<'_>>(), 40);

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::wire::padding;
 use crate::{ErrorKind, Item, Result, SharedBytes, Sink};
 
-/// The most items that a list may have.
+/// The maximum number of items in a list.
 pub const MAX_LISTED_ITEMS: usize = 32;
 
 /// Stands for an offset that is not known yet.
@@ -14,21 +14,21 @@ const NONE: u32 = u32::MAX;
 /// How the items of an [`ItemList`] are matched to fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Matching {
-    /// By their positions in the stream with all items in place: Read chunks of
-    /// RPC-over-RDMA (RFC 8166, section 3.4.5).
+    /// By their positions in the stream as if all items were inline: Read chunks of RPC-over-RDMA
+    /// (RFC 8166, section 3.4.5).
     ByPosition,
-    /// By their order among the fields that may be items: Write chunks of a reply (RFC 8166,
-    /// section 4.3.2.1). An empty item stands for a field whose bytes are in the stream.
+    /// By their order among the fields that are eligible: Write chunks of a reply (RFC 8166,
+    /// section 4.3.2.1). An empty item marks a field whose bytes are in the stream.
     InOrder,
 }
 
 /// An item that a transport received outside of the message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceivedItem {
-    /// The offset of its first byte in the stream with all items in place. It has no meaning
-    /// where items are matched in order.
+    /// The offset of its first byte in the stream as if all items were inline. It has no meaning if
+    /// items are matched in order.
     pub position: u32,
-    /// The bytes. There may be more than the stream says: the stream's length counts.
+    /// The bytes. Bytes beyond the length in the stream are ignored.
     pub bytes: SharedBytes,
 }
 
@@ -59,17 +59,17 @@ pub struct ItemList<'a> {
     stream: &'a [u8],
     items: &'a [ReceivedItem],
     matching: Matching,
-    /// The memory of the stream, in which items that are in the stream get a share.
+    /// The buffer that contains the stream. Inline items are shares in it.
     home: Option<&'a SharedBytes>,
-    /// A bit for each item that a field was found for.
+    /// A bit for each item that was matched to a field.
     used: AtomicU32,
-    /// Where in the stream the fields were whose items are matched in order.
+    /// The offsets in the stream of the fields whose items are matched in order.
     offsets: [AtomicU32; MAX_LISTED_ITEMS],
 }
 
 impl<'a> ItemList<'a> {
-    /// Creates the list of a stream's items, which are in the order of their positions. Items
-    /// beyond the first [`MAX_LISTED_ITEMS`] are never found.
+    /// Creates the list of a stream's items, in the order of their positions. Items beyond the
+    /// first [`MAX_LISTED_ITEMS`] are never found.
     #[must_use]
     pub fn new(stream: &'a [u8], items: &'a [ReceivedItem], matching: Matching) -> Self {
         Self {
@@ -82,8 +82,8 @@ impl<'a> ItemList<'a> {
         }
     }
 
-    /// Creates the list of a stream that is all of `home`, with all items in it. Each item is a
-    /// share in `home`.
+    /// Creates the list of a stream that consists of all of `home` and contains all items inline.
+    /// Each decoded item is a share in `home`.
     #[must_use]
     pub fn shared(home: &'a SharedBytes) -> Self {
         Self {
@@ -105,8 +105,9 @@ impl<'a> ItemList<'a> {
         self.stream.len() + items.sum::<usize>()
     }
 
-    /// Returns true if a field was found for every item. If a decode succeeds without that, the
-    /// peer has moved data that may not be moved, and what was decoded is not what it sent.
+    /// Returns true if every item was matched to a field. If a decode succeeds and this is false,
+    /// the peer has reduced data that is not eligible, and the decoded value differs from the one
+    /// that it sent.
     #[must_use]
     pub fn is_used_up(&self) -> bool {
         let all = self.items.iter().enumerate();
@@ -116,8 +117,8 @@ impl<'a> ItemList<'a> {
         needed.all(|(at, _)| used >> at & 1 == 1)
     }
 
-    /// Returns the item whose bytes would be at the start of `rest`, of which the stream says that
-    /// it has `len` bytes; `None` if its bytes are in the stream.
+    /// Returns the item whose bytes would be at the start of `rest` and whose length in the stream
+    /// is `len`; `None` if its bytes are in the stream.
     pub(crate) fn find(
         &self,
         rest: &'a [u8],
@@ -196,7 +197,8 @@ impl<'a> ItemList<'a> {
         share.map_or(Item::from(bytes), Item::from)
     }
 
-    /// Returns where a part of the stream starts, by the addresses of the two slices.
+    /// Returns the offset at which a part of the stream starts, from the addresses of the two
+    /// slices.
     fn offset(&self, part: &[u8]) -> Option<usize> {
         (part.as_ptr() as usize).checked_sub(self.stream.as_ptr() as usize)
     }

@@ -154,11 +154,11 @@ pub use core::option::Option;
 
 #[cfg(test)]
 mod tests {
-    /// That it does not compile in a constant is a doctest. (The compiler's report there has lines
-    /// of the standard library, if they are installed.)
+    /// A doctest checks that it does not compile in a constant. (The compiler's report contains
+    /// lines of the standard library if they are installed.)
     #[test]
     #[should_panic = "this code was generated for another xdrgen-runtime"]
-    fn code_of_another_runtime_is_told_so() {
+    fn other_abi_version_is_rejected() {
         super::assert_abi(0);
     }
 }

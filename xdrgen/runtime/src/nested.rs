@@ -19,7 +19,11 @@ use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, Trace, Wire};
 /// #[derive(Clone, Copy, PartialEq, Debug)]
 /// enum Expr<'a> { Number(u32), Not(Nested<'a, Expr<'a>>) }
 ///
-/// impl Wire for Expr<'_> { const MIN: usize = 8; const MAX: Option<usize> = None; const PLAIN: bool = false; }
+/// impl Wire for Expr<'_> {
+///     const MIN: usize = 8;
+///     const MAX: Option<usize> = None;
+///     const PLAIN: bool = false;
+/// }
 /// impl<'a> Decode<'a> for Expr<'a> {
 ///     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
 ///         Ok(if d.bool()? { Self::Not(Nested::decode(d)?) } else { Self::Number(d.u32()?) })

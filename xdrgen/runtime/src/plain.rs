@@ -22,7 +22,11 @@ macro_rules! plain {
             }
 
             #[inline(always)]
-            fn decode_all(d: &mut Decoder<'a>, count: u32, items: &mut impl Extend<Self>) -> Result<()> {
+            fn decode_all(
+                d: &mut Decoder<'a>,
+                count: u32,
+                items: &mut impl Extend<Self>,
+            ) -> Result<()> {
                 d.fixed_all(count, items)
             }
         }

@@ -229,7 +229,9 @@ macro_rules! sequence {
             }
         }
 
-        impl<'a, T: Decode<'a> + Clone + PartialEq $($max)*> PartialEq for $name<'a, T $($max_of)*> {
+        impl<'a, T: Decode<'a> + Clone + PartialEq $($max)*> PartialEq
+            for $name<'a, T $($max_of)*>
+        {
             fn eq(&self, other: &Self) -> bool {
                 self.len() == other.len() && self.iter().eq(other.iter())
             }
@@ -246,7 +248,9 @@ macro_rules! sequence {
             }
         }
 
-        impl<'a, T: Decode<'a> + Clone + fmt::Debug $($max)*> fmt::Debug for $name<'a, T $($max_of)*> {
+        impl<'a, T: Decode<'a> + Clone + fmt::Debug $($max)*> fmt::Debug
+            for $name<'a, T $($max_of)*>
+        {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_list().entries(self.iter()).finish()
             }

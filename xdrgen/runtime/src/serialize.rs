@@ -1,7 +1,7 @@
 //! `Serialize` and `Deserialize` of serde.
 //!
-//! Opaques are bytes, and sequences are sequences. In formats for people, a string is a
-//! string if it is UTF-8; all others are bytes.
+//! Opaques are bytes, and sequences are sequences. In human-readable formats, a string is a string
+//! if it is UTF-8; all other values are bytes.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use crate::{
     TextBuf,
 };
 
-/// Reads bytes, however the format writes them.
+/// Deserializes bytes from a byte string or a sequence, depending on the format.
 struct Bytes;
 
 impl<'de> Visitor<'de> for Bytes {
@@ -169,7 +169,7 @@ impl<'de> Deserialize<'de> for Quadruple {
     }
 }
 
-/// Arrays of any length, of which serde has those of up to 32 elements. For generated code.
+/// Arrays of any length; serde supports only up to 32 elements. For generated code.
 #[doc(hidden)]
 pub mod long_array {
     use super::*;
@@ -195,7 +195,7 @@ pub mod long_array {
         deserializer.deserialize_tuple(N, Elements(PhantomData))
     }
 
-    /// The same of a box.
+    /// The same for a boxed array.
     pub mod boxed {
         use alloc::boxed::Box;
 

@@ -8,15 +8,16 @@ use core::ops::{Deref, Range};
 
 /// A buffer whose bytes do not change while several [`SharedBytes`] refer to it.
 ///
-/// A transport implements it for its registered memory, and finds its own memory again by
-/// [`SharedBytes::buffer_as`], so that it can send a range without a copy. A pool that takes
-/// buffers back counts the shares by [`retain`](Self::retain) and [`release`](Self::release): the
-/// count of the `Arc` does not tell which of two threads that drop a share at once is the last.
+/// A transport implements it for its registered memory, and recognizes its own memory by
+/// [`SharedBytes::buffer_as`], so that it can send a range without a copy. A pool that reuses
+/// buffers counts the shares in [`retain`](Self::retain) and [`release`](Self::release), because
+/// the count of the `Arc` does not show which of two threads that drop a share at once is the last.
 pub trait SharedBuffer: Any + Send + Sync {
     /// Returns all bytes of the buffer.
     fn bytes(&self) -> &[u8];
 
-    /// Returns all bytes of the buffer, to which nothing else refers, if they can be written.
+    /// Returns all bytes of the buffer for writing, if it is writable. The caller has the only
+    /// share.
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         None
     }
@@ -38,8 +39,8 @@ impl SharedBuffer for Vec<u8> {
     }
 }
 
-/// Few bytes, beside the counts of their `Arc`: a copy is one allocation. With the lengths that
-/// [`SharedBytes::copy_of`] uses, an item with a copy takes no more than nine times its XDR.
+/// A short copy, stored next to the counts of its `Arc`: a copy is one allocation. With the lengths
+/// that [`SharedBytes::copy_of`] uses, an item with a copy takes no more than nine times its XDR.
 struct ShortBuffer<const MAX: usize> {
     len: u8,
     bytes: [u8; MAX],
@@ -67,7 +68,7 @@ impl<const MAX: usize> SharedBuffer for ShortBuffer<MAX> {
 }
 
 /// A share in a range of a buffer. Clones share the bytes. It can be sent to other threads, and
-/// `bytes::Bytes::from_owner` takes it.
+/// `bytes::Bytes::from_owner` accepts it.
 ///
 /// ```
 /// use xdrgen_runtime::SharedBytes;
@@ -76,7 +77,8 @@ impl<const MAX: usize> SharedBuffer for ShortBuffer<MAX> {
 /// let part = all.slice(1..3).expect("in range");
 /// drop(all);
 /// assert_eq!(*part, [2, 3]);
-/// assert_eq!(part.buffer_as::<Vec<u8>>().map(|(buffer, from)| (buffer.len(), from)), Some((4, 1)));
+/// let (buffer, from) = part.buffer_as::<Vec<u8>>().expect("a vector");
+/// assert_eq!((buffer.len(), from), (4, 1));
 /// assert!(part.slice(1..3).is_none());
 /// ```
 #[derive(Default)]
@@ -214,18 +216,18 @@ impl SharedBytes {
         any.downcast_ref().map(|buffer| (buffer, self.from))
     }
 
-    /// Returns the buffer if it has this type, and the offset of the first byte in it. Whoever drops
-    /// the last share must [release](SharedBuffer::release) what is returned, too.
+    /// Returns the buffer if it has this type, and the offset of the first byte in it. End the
+    /// returned `Arc` by [`SharedBuffer::release`], because it may be the last share.
     #[must_use]
     pub fn buffer_arc_as<T: SharedBuffer>(&self) -> Option<(Arc<T>, usize)> {
-        // Counting a share of a buffer of another type would be in vain.
+        // Do not count a share of a buffer of another type.
         self.buffer_as::<T>()?;
         let any: Arc<dyn Any + Send + Sync> = self.buffer.clone()?;
         Some((any.downcast().ok()?, self.from))
     }
 
-    /// Gives up the share, and returns its buffer if the buffer has this type. Whoever drops the
-    /// last share must [release](SharedBuffer::release) what is returned, too.
+    /// Consumes the share, and returns its buffer if the buffer has this type. End the returned
+    /// `Arc` by [`SharedBuffer::release`], because it may be the last share.
     #[must_use]
     pub fn into_buffer_arc<T: SharedBuffer>(mut self) -> Option<Arc<T>> {
         // A buffer of another type is released as the share is dropped.

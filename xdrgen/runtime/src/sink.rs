@@ -86,8 +86,8 @@ pub trait Sink<'s> {
         self.padded(b)
     }
 
-    /// Encodes an item of at most `max` bytes. A transport's sink may move it out of the message; by
-    /// default its bytes are encoded in place.
+    /// Encodes an item of at most `max` bytes. A transport's sink may move it out of the message;
+    /// by default its bytes are encoded in place.
     ///
     /// # Errors
     /// Returns `TooLong` if the item is longer than `max`, and `BufferFull` if the sink is full.
@@ -154,7 +154,8 @@ pub trait Sink<'s> {
     ///         parts.encode(&mut sink.copying())
     ///     }
     /// }
-    /// assert_eq!(Time(7_000_000_009).encode_to_vec()?, [0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
+    /// let bytes = Time(7_000_000_009).encode_to_vec()?;
+    /// assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
     /// # Ok::<(), xdrgen_runtime::Error>(())
     /// ```
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! Helpers of the tests: types that resemble generated ones, and the laws of all types.
+//! Test helpers: types that resemble generated types, and checks of the laws that hold for all
+//! types.
 
 use core::fmt::Debug;
 use proptest::prelude::*;
@@ -229,7 +230,10 @@ pub(crate) struct Tree<'a> {
     pub(crate) more: List<'a, Tree<'a>>,
 }
 structure!(Tree {
-    value: u32, left: Option<Nested<'a, Tree<'a>>>, kids: Array<'a, Tree<'a>>, more: List<'a, Tree<'a>>
+    value: u32,
+    left: Option<Nested<'a, Tree<'a>>>,
+    kids: Array<'a, Tree<'a>>,
+    more: List<'a, Tree<'a>>
 } 16 'a);
 
 /// Returns the words of nested trees with `levels` levels; the innermost tree is not a level.

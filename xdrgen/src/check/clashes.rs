@@ -85,7 +85,7 @@ fn programs(schema: &Schema, module: &ModuleDef, diagnostics: &mut Diagnostics) 
 /// Reports procedures whose types or methods have names that the stubs use.
 fn stubs(schema: &Schema, module: &ModuleDef, version: &Version, diagnostics: &mut Diagnostics) {
     let mut methods = Names::new("procedures");
-    let defined = Defined::new(schema, module, version);
+    let defined = StubNames::new(schema, module, version);
     for procedure in &version.procedures {
         let (name, span) = (&procedure.name, procedure.span);
         methods.add(&procedure.method, name, span, diagnostics);
@@ -105,12 +105,12 @@ fn stubs(schema: &Schema, module: &ModuleDef, version: &Version, diagnostics: &m
 }
 
 /// The names that the stubs of a version define.
-struct Defined {
+struct StubNames {
     types: HashSet<Cow<'static, str>>,
     methods: HashSet<&'static str>,
 }
 
-impl Defined {
+impl StubNames {
     fn new(schema: &Schema, module: &ModuleDef, version: &Version) -> Self {
         const SERVER: [&str; 6] = ["LocalServer", "LocalService", "S", "Server", "Service", "T"];
         let (mut types, mut methods) = (HashSet::new(), HashSet::new());

@@ -23,8 +23,8 @@ pub(crate) fn invalid<T>(context: &mut Context<'_, '_>, entry: &Entry, what: &st
     None
 }
 
-/// Reports an entry that names what does not exist, with the candidate that it probably means.
-/// `before` is the part of the entry before the name.
+/// Reports an entry that names an undefined item, and suggests the most similar candidate. `before`
+/// is the part of the entry before the name.
 pub(crate) fn unknown<'n, T>(
     context: &mut Context<'_, '_>,
     entry: &Entry,
@@ -121,7 +121,7 @@ pub(crate) fn owner(
     Some(id)
 }
 
-/// Returns the arms of a union that have a content.
+/// Returns the arms of a union that are not void.
 fn arms(union: &Union) -> Vec<(&str, &Type)> {
     let contents = union.arms.iter().map(|arm| &arm.content);
     let arm = |content| match content {

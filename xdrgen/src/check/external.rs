@@ -8,8 +8,8 @@ use crate::check::{Context, Entry};
 use crate::ir::{Schema, TypeDefKind};
 use crate::source::Span;
 
-/// Returns the definition of a name that no document declares and whose Rust type is at `path`. The
-/// fields of the struct are not known.
+/// Returns the definition of a name that no document declares and whose Rust type is at `path`: a
+/// struct with unknown fields.
 pub(crate) fn definition(name: &str, path: &str, span: Span) -> Definition {
     let name = Ident {
         name: name.to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn definition(name: &str, path: &str, span: Span) -> Definition {
     Definition { name, span, kind }
 }
 
-/// Returns the type of XDR that a number of Rust has.
+/// Returns the XDR type that corresponds to a Rust number type.
 fn primitive(path: &str) -> Option<TypeKind> {
     Some(match path {
         "i32" => TypeKind::Int,
@@ -39,7 +39,8 @@ fn primitive(path: &str) -> Option<TypeKind> {
     })
 }
 
-/// Sets the Rust types of all modules. It precedes the unions, which look into types.
+/// Sets the Rust types of all modules. It runs before unions are lowered, because these inspect
+/// types.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     let inputs = context.inputs;
     // All modules have the entries of the configuration.

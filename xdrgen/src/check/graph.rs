@@ -83,7 +83,7 @@ pub(crate) fn check_cycles(
 }
 
 /// Returns the first typedef of each cycle of typedefs, with or without indirections. Such a cycle
-/// contains no struct or union and so defines no type. Cycles in `reported` are left out.
+/// contains no struct or union and so defines no type. Skips the cycles in `reported`.
 fn typedef_cycles(schema: &Schema, reported: &[Vec<usize>]) -> Vec<usize> {
     let is_typedef = |at: usize| matches!(schema.types[at].kind, TypeDefKind::Alias(_));
     let mut edges = edges(schema, |_| true);
@@ -134,8 +134,8 @@ fn cycle(schema: &Schema, group: &[usize], edges: &[Vec<usize>]) -> Vec<usize> {
     vec![first]
 }
 
-/// Reports a cycle at the position where its first type refers to the next, with notes where the
-/// others do.
+/// Reports a cycle at the position where its first type refers to the next, with a note at each
+/// other reference.
 fn report(context: &mut Context<'_, '_>, schema: &Schema, cycle: &[usize]) {
     let Some((first, others)) = cycle.split_first() else {
         return;
@@ -330,7 +330,7 @@ mod tests {
     use crate::{Code, Config, Module};
 
     #[test]
-    fn cycles_of_typedefs_are_errors_with_and_without_indirections() {
+    fn typedef_cycles_are_errors() {
         let found = |xdr: &str| -> Vec<String> {
             let compilation = Config::new()
                 .module(Module::new("a").text("a.x", xdr))

@@ -17,7 +17,7 @@ pub(crate) fn finite(schema: &Schema, direct: &[Vec<usize>]) -> Vec<bool> {
     for (user, used) in direct.iter().enumerate() {
         used.iter().for_each(|used| users[*used].push(user));
     }
-    // For each type, the number of references of which the targets must be found first.
+    // For each type, the number of references whose targets must be found first.
     let needed = |(at, used): (usize, &Vec<usize>)| match &schema.types[at].kind {
         // An arm has at most one reference.
         TypeDefKind::Union(union) => usize::from(used.len() == contents(union).count()),

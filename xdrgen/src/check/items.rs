@@ -6,7 +6,7 @@ use crate::check::symbols::TypeSyntax;
 use crate::check::{Context, Entry};
 use crate::ir::{Schema, Type, TypeDefKind, TypeId};
 
-/// Lowers the items of all modules. It precedes the search for lists, which copies fields.
+/// Lowers the items of all modules. It runs before the search for lists, which copies fields.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for module in 0..context.inputs.len() {
         for entry in &context.inputs[module].ddp {

@@ -1,7 +1,8 @@
 //! Turns linked lists into sequences, and marks recursive types.
 //!
 //! RFC 4506, section 4.19, writes a list as a struct whose last field is an optional of the struct
-//! itself. Pointers to it become [`Type::List`] of an element: the struct without its last field. An optional in any other cycle becomes [`Type::Recursive`]. (Arms in a cycle are
+//! itself. Pointers to it become [`Type::List`] of an element: the struct without its last field.
+//! An optional in any other cycle becomes [`Type::Recursive`]. (Arms in a cycle are
 //! [`Type::Nested`] before, see `check::infinite`.)
 
 use std::collections::HashSet;
@@ -130,10 +131,10 @@ fn named(at: usize) -> Type {
 /// Splits each list node from its list. The struct keeps its name and its link; an element of
 /// several fields becomes a type of its own, and so does the list.
 ///
-/// So the name of a struct stands for the same bytes whether or not the document uses it outside
+/// Therefore a struct name stands for the same bytes, whether or not the document uses it outside
 /// of the list.
 fn split_nodes(schema: &mut Schema, elements: Vec<Option<Type>>) -> Vec<Option<Type>> {
-    let mut taken = Taken::of(schema);
+    let mut taken = DeclaredNames::of(schema);
     let split = |(at, element): (usize, Option<Type>)| {
         let mut element = element?;
         if element == named(at) {
@@ -145,15 +146,15 @@ fn split_nodes(schema: &mut Schema, elements: Vec<Option<Type>>) -> Vec<Option<T
     elements.into_iter().enumerate().map(split).collect()
 }
 
-/// What documents name themselves.
-struct Taken {
+/// Names that the documents declare, which generated names must not repeat.
+struct DeclaredNames {
     /// The Rust names of the types of each module.
     names: HashSet<(ModuleId, String)>,
     /// The list nodes to which a typedef of a pointer refers.
     nodes: HashSet<TypeId>,
 }
 
-impl Taken {
+impl DeclaredNames {
     fn of(schema: &Schema) -> Self {
         let names = schema.types.iter().map(|ty| (ty.module, ty.rust.clone()));
         let pointer = |ty: &TypeDef| match &ty.kind {
@@ -172,7 +173,7 @@ impl Taken {
 
 /// Names the list of a node, unless a typedef of the document is its name, or the document uses the
 /// name for another type.
-fn add_list(schema: &mut Schema, at: usize, taken: &mut Taken) {
+fn add_list(schema: &mut Schema, at: usize, taken: &mut DeclaredNames) {
     let node = &schema.types[at];
     let rust = format!("{}Items", node.rust);
     let id = TypeId(u32::try_from(at).unwrap_or(u32::MAX));
@@ -328,7 +329,7 @@ mod tests {
 
     /// Without a named type, the element would be an infinite nesting of lists.
     #[test]
-    fn an_element_that_contains_its_own_list_has_a_name() {
+    fn recursive_element_keeps_its_struct() {
         let cases: [(&str, &[&str], usize); 6] = [
             ("struct t { t *m; t *n; };", &["T", "TItem"], 1),
             // Through a typedef.
@@ -363,9 +364,9 @@ mod tests {
         }
     }
 
-    /// A name that the document uses itself is not taken for the list.
+    /// The generated list does not take a name that the document declares.
     #[test]
-    fn a_list_is_named_unless_the_document_names_it_or_uses_the_name() {
+    fn list_name_does_not_clash_with_the_document() {
         for (xdr, aliases) in [
             ("struct n { int a; int b; n *next; };", 1),
             ("struct n { int a; n *next; };", 1),

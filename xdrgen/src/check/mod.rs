@@ -66,13 +66,13 @@ pub(crate) struct ModuleInput {
     pub(crate) stubs_span: Option<Span>,
     /// The procedures that may be executed twice without harm.
     pub(crate) idempotent: Vec<Entry>,
-    /// The items of results that are as long as an argument says: each with the argument.
+    /// The items of results whose length an argument limits, each with that argument.
     pub(crate) reply_items: Vec<(Entry, Entry)>,
-    /// The types that have another Rust type: the name and the path of each.
+    /// The names whose Rust type the configuration supplies, each with the path of that type.
     pub(crate) externs: Vec<(Entry, Entry)>,
-    /// The names in Rust that the configuration sets.
+    /// The XDR names that the configuration renames, each with its Rust name.
     pub(crate) rename: Vec<(Entry, Entry)>,
-    /// Whether the members of an enum are names of the enum alone.
+    /// Whether enums scope their members.
     pub(crate) scoped_enums: bool,
 }
 

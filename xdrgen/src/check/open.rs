@@ -5,8 +5,8 @@ use crate::check::symbols::SymbolKind;
 use crate::check::{Context, Entry};
 use crate::ir::{Schema, TypeDefKind};
 
-/// Opens the enums of all modules. It precedes the unions, of which an open enum changes the
-/// default arms.
+/// Opens the enums of all modules. It runs before unions are lowered, because an open enum changes
+/// their default arms.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for module in 0..context.inputs.len() {
         for entry in &context.inputs[module].open {
@@ -15,7 +15,7 @@ pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     }
 }
 
-/// Opens one enum. Returns `None` if the entry names none of the module, which is reported.
+/// Opens one enum. Reports an entry that names no enum of the module, and returns `None`.
 fn open(
     context: &mut Context<'_, '_>,
     schema: &mut Schema,

@@ -13,7 +13,7 @@ use crate::source::Span;
 /// Lowers the programs of all modules.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for (module, input) in context.inputs.iter().enumerate() {
-        // The versions of a protocol (NFSv3 and NFSv4) share a number, each in a module of its own.
+        // Modules may share a program number: NFSv3 and NFSv4 are versions of one program.
         let mut programs = Unique::new("program");
         for definition in input
             .specifications

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn words_like_names_are_found_with_the_nearest() {
+    fn misspelled_names_are_found_with_a_suggestion() {
         let names = ["ROPT_CONNPROP", "ROPT_REQPROP", "optr_a"];
         let text =
             "1. A\r\n\r\n   Prose ROPT_CONNPR, ROPT_REQPROP's.\r\n(optr_long_name) RDMA_MSG\r\n";
@@ -195,7 +195,8 @@ mod tests {
     fn only_running_text_is_checked() {
         let text = "Abstract a_1\nTable of Contents\n1. a_2 . . . 1\n a_3\n\n1. A\n\n a_4\n/// \
             a_5\n<CODE BEGINS> a_6\na_7\n\
-                    <CODE ENDS>\na_8\nN a_9   [Page 1]\n\nRFC 1 a_10\na_11\n\n2. References\n\na_12\n\n3. B\n\na_13\n";
+                    <CODE ENDS>\na_8\nN a_9   [Page 1]\n\nRFC 1 a_10\na_11\n\n2. References\n\n\
+                    a_12\n\n3. B\n\na_13\n";
         assert_eq!(
             words_found(text, &["a_0b"]),
             ["a_1", "a_4", "a_8", "a_11", "a_13"]

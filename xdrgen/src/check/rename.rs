@@ -5,7 +5,8 @@ use crate::check::{Context, Entry};
 use crate::ir::{Schema, TypeDef, TypeDefKind};
 use crate::names;
 
-/// Renames the members of enums. It precedes the unions, whose arms have their names.
+/// Renames the members of enums. It runs before unions are lowered, because arms have the names of
+/// members.
 pub(crate) fn members(context: &mut Context<'_, '_>, schema: &mut Schema) {
     let inputs = context.inputs;
     for (module, input) in inputs.iter().enumerate() {
@@ -29,7 +30,7 @@ pub(crate) fn members(context: &mut Context<'_, '_>, schema: &mut Schema) {
     }
 }
 
-/// Renames all others, and reports entries that name nothing.
+/// Renames all other items, and reports entries that name nothing.
 pub(crate) fn others(context: &mut Context<'_, '_>, schema: &mut Schema) {
     let inputs = context.inputs;
     for (module, input) in inputs.iter().enumerate() {
@@ -137,7 +138,7 @@ fn parts(ty: &mut TypeDef) -> Vec<(String, &mut String)> {
     }
 }
 
-/// Returns what can be renamed, for a suggestion.
+/// Returns the names that can be renamed, to suggest one of them.
 fn candidates(schema: &mut Schema, module: usize) -> Vec<String> {
     let mut found = Vec::new();
     for id in schema.modules[module].types.clone() {

@@ -1,4 +1,4 @@
-//! Finds the items of each procedure's results, and what limits their lengths.
+//! Finds the items of each procedure's results, and the limits of their lengths.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::ir::{
 /// The maximum number of items of one reply that `oncrpc` counts.
 const MAX_REPLY_ITEMS: usize = 8;
 
-/// An entry of `reply_items`: an item of results is as long as an argument says.
+/// An entry of `reply_items`: an argument limits the length of an item of the results.
 struct Rule<'e> {
     entry: &'e Entry,
     item: Part,
@@ -115,7 +115,7 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// Returns the items in a type, in the order of XDR. Those in sequences are not counted.
+    /// Returns the items in a type, in the order of XDR. Items in sequences are not counted.
     fn ty(&mut self, ty: &Type) -> Vec<ReplyItem> {
         let schema = self.schema;
         if schema.layout_of(ty).copy {
@@ -142,7 +142,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the items of a union: of each arm, the first is the first item of a reply.
+    /// Returns the items of a union. The first item of each arm is the first item of the union, and
+    /// so on.
     fn arms<'c>(&mut self, id: TypeId, arms: impl Iterator<Item = &'c Content>) -> Vec<ReplyItem> {
         let mut found: Vec<ReplyItem> = Vec::new();
         for (name, ty) in arms.flatten() {
@@ -182,7 +183,7 @@ impl Search<'_> {
             let found = paths_to(self.schema, ty, &rule.argument);
             paths.extend(found.into_iter().map(|fields| (index, fields)));
         }
-        // If the struct occurs twice, the rule does not say which of the two it means.
+        // If the struct occurs twice, the rule is ambiguous.
         let (index, fields) = paths.pop().filter(|_| paths.is_empty())?;
         self.used.insert(at);
         Some(Argument {
@@ -193,8 +194,8 @@ impl Search<'_> {
     }
 }
 
-/// Returns the ways from a type to a field: the names of fields in Rust. Two are enough to tell
-/// that there is more than one.
+/// Returns the paths from a type to a field, as names of Rust fields. It stops after two paths,
+/// because the caller only needs to know whether there is more than one.
 fn paths_to(schema: &Schema, ty: &Type, to: &Part) -> Vec<Vec<String>> {
     let Type::Named(id) = schema.resolve(ty) else {
         return Vec::new();

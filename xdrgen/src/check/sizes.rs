@@ -70,7 +70,7 @@ fn cycle(schema: &mut Schema, group: &[usize], smallest: &[u64]) {
         shapes_differ: true,
         recursive: true,
         float,
-        // A value within itself is none, unless an optional ends it.
+        // A type that contains itself has a zero only if an optional ends the recursion.
         zero: false,
         ..Layout::default()
     };

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slip_counts_one() {
+    fn each_edit_counts_one() {
         for (a, b, expected) in [
             ("", "", 0),
             ("abc", "", 3),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_near_names_are_meant() {
+    fn only_near_names_are_suggested() {
         let names = [
             "ROPT_REQPROP",
             "ROPT_CONNPROP",

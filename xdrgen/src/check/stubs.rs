@@ -23,7 +23,7 @@ pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     }
 }
 
-/// Reports a module of which there can be no stubs.
+/// Reports a module for which no stubs can be generated.
 fn check_module(
     context: &mut Context<'_, '_>,
     schema: &Schema,

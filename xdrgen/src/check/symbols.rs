@@ -65,7 +65,8 @@ pub(crate) struct SymbolTable<'a> {
     ambiguous: HashMap<(usize, &'a str), (Span, Span)>,
     /// The words of comments that contain a `/*`, by module, with the start of the comment.
     hidden: HashMap<(usize, &'a str), Span>,
-    /// The number of names comparisons with undefined names so far, to find similar spellings.
+    /// The number of names that were compared with undefined names so far, to find similar
+    /// spellings.
     comparisons: Cell<usize>,
 }
 
@@ -118,7 +119,7 @@ impl<'a> SymbolTable<'a> {
         name: &str,
         found: Diagnostic,
     ) -> Diagnostic {
-        /// More includes than these say nothing.
+        /// A longer list of includes would not help the reader.
         const MAX_INCLUDES: usize = 3;
         if let Some(span) = self.hidden.get(&(module, name)) {
             return found.note_at(*span, format!("this comment contains `{name}`"));
@@ -133,7 +134,8 @@ impl<'a> SymbolTable<'a> {
         }
         if some {
             noted = noted.note(
-                "no XDR of that include is beside the document: `--include DIR`, or `include` in the \
+                "no XDR of that include is beside the document: `--include DIR`, or `include` in \
+                 the \
                  manifest, names other folders",
             );
         }
@@ -322,7 +324,7 @@ impl<'a> Collector<'a, '_> {
         self.named(definition, TypeSyntax::Typedef(declaration));
     }
 
-    /// Returns true for a typedef that an earlier one of the module equals, and reports it.
+    /// Returns true for a typedef that repeats an earlier one of the module, and reports it.
     fn is_repeated(&mut self, declaration: &ast::Declaration) -> bool {
         let name = &declaration.name;
         let scope = &self.symbols.scopes[self.module];

@@ -1,4 +1,5 @@
-//! Reports lines of a draft whose `///` marker is lost: they interrupt a definition, or are one.
+//! Reports lines of a draft whose `///` marker is missing: they interrupt a definition, or are a
+//! definition.
 
 use std::collections::HashSet;
 
@@ -33,7 +34,7 @@ pub(crate) fn check(
         .iter()
         .map(|definition| definition.name.name.as_str())
         .collect();
-    // What is never closed is interrupted by all prose that follows: one report tells it.
+    // All following prose interrupts a construct that is never closed: report it once.
     let mut reported = HashSet::new();
     for (gap, open) in gaps.iter().zip(opened) {
         let lines = match open {
@@ -110,7 +111,7 @@ fn copies(text: &str) -> Vec<bool> {
     copies
 }
 
-/// Something of the XDR that has not ended: a brace, a comment, or a declaration.
+/// A construct that has not ended: a brace, a comment, or a declaration.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     what: &'static str,
@@ -118,7 +119,7 @@ struct Open {
     length: usize,
 }
 
-/// Returns, for each gap, the start of what its lines interrupt.
+/// Returns, for each gap, the start of the construct that its lines interrupt.
 fn interruptions(
     sources: &SourceMap,
     xdr: TextId,
@@ -141,7 +142,7 @@ fn interruptions(
     gaps.iter().map(of_gap).collect()
 }
 
-/// What is open in the XDR that was read so far.
+/// The constructs that are open in the XDR that was read so far.
 #[derive(Debug, Default)]
 struct Scan {
     comment: Option<usize>,
@@ -209,9 +210,9 @@ impl Scan {
 }
 
 impl Gap {
-    /// Returns the lines of the first paragraph, which interrupts something open. Prose is reported
-    /// for the first gap only, and not after the last marker, where the grammar reports what is
-    /// missing.
+    /// Returns the lines of the first paragraph, which interrupts an open construct. Prose is
+    /// reported for the first gap only, and not after the last marker, where the grammar reports
+    /// the missing end.
     fn interrupting(
         &self,
         sources: &SourceMap,
@@ -224,7 +225,7 @@ impl Gap {
     }
 
     /// Returns the only paragraph between two markers if it touches one and begins like XDR. This
-    /// needs no open brace, which may be missing too.
+    /// does not require an open brace, which may be missing too.
     fn touching(&self, sources: &SourceMap, document: DocumentId) -> Option<(usize, usize)> {
         let [(first, last)] = self.runs[..] else {
             return None;
@@ -234,8 +235,8 @@ impl Gap {
         (touches && looks_like_xdr(sources, document, first)).then_some((first, last))
     }
 
-    /// Returns the lines of the first paragraph that parses as definitions of which one is not
-    /// defined elsewhere. Only paragraphs between markers, or next to one, can have lost theirs.
+    /// Returns the lines of the first paragraph that parses as definitions and defines a new name.
+    /// Only paragraphs between markers, or next to one, can have lost their markers.
     fn definition(
         &self,
         sources: &mut SourceMap,

@@ -1,15 +1,15 @@
-//! The comparison: a list of pairs that are still to be compared, so that no depth of types is a
-//! depth of calls.
+//! The comparison. An explicit list holds the pairs that are still to be compared, so that nested
+//! types do not cause nested calls.
 
 use std::collections::{HashMap, HashSet};
 
 use super::matching::{Matching, ids, keyword, name, named, parts};
-use super::wire::{Form, Wire, definition, describe, wire};
+use super::wire::{TypeRef, Wire, definition, describe, wire};
 use super::{Change, Class};
 use crate::ir::{Constant, OverlayDef, Procedure, Program, Schema, TypeDefKind, TypeId, Version};
 use crate::source::Span;
 
-/// Where a pair of types is: in what, and the places.
+/// The location of a pair of types: the enclosing definition, and the positions in both schemas.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) subject: String,
@@ -22,15 +22,15 @@ pub(super) struct Comparison<'s> {
     pub(super) old: &'s Schema,
     pub(super) new: &'s Schema,
     matching: Matching,
-    /// Pairs that are to be compared, the last one first.
-    todo: Vec<(Site, Form<'s>, Form<'s>)>,
-    /// Definitions that were compared with each other.
+    /// The pairs that are still to be compared, as a stack.
+    todo: Vec<(Site, TypeRef<'s>, TypeRef<'s>)>,
+    /// The pairs of definitions that were compared.
     seen: HashSet<(TypeId, TypeId)>,
-    /// The worst class of what was found between definitions that are not one.
+    /// The worst class of the changes between definitions that are not matched with each other.
     classes: HashMap<(TypeId, TypeId), Class>,
-    /// What was reported.
+    /// The changes that were reported.
     reported: HashSet<(String, Option<Span>, Option<Span>)>,
-    /// Whether nothing is reported but the worst class: see [`Self::class_of`].
+    /// Whether only the worst class is recorded and nothing is reported: see [`Self::class_of`].
     is_trial: bool,
     changes: Vec<Change>,
 }
@@ -70,20 +70,21 @@ impl<'s> Comparison<'s> {
             old: site.old,
             new: site.new,
         };
-        // A node and its list have one place.
+        // A list node and its list have the same position, so that a change may be found twice.
         let key = (change.message.clone(), change.old, change.new);
         if self.is_trial || self.reported.insert(key) {
             self.changes.push(change);
         }
     }
 
-    /// Adds a pair of types that is to be compared.
-    pub(super) fn push(&mut self, site: Site, old: Form<'s>, new: Form<'s>) {
+    /// Adds a pair of types to compare.
+    pub(super) fn push(&mut self, site: Site, old: TypeRef<'s>, new: TypeRef<'s>) {
         self.todo.push((site, old, new));
     }
 
-    /// Returns the worst class of what lies between two types that are not taken for one.
-    pub(super) fn class_of(&mut self, site: &Site, old: Form<'s>, new: Form<'s>) -> Class {
+    /// Returns the worst class of the changes between two types that are not matched with each
+    /// other.
+    pub(super) fn class_of(&mut self, site: &Site, old: TypeRef<'s>, new: TypeRef<'s>) -> Class {
         let pair = match (wire(self.old, old), wire(self.new, new)) {
             (Wire::Definition(a), Wire::Definition(b)) => Some((a, b)),
             _ => None,
@@ -122,7 +123,7 @@ impl<'s> Comparison<'s> {
         let (before, changes) = (&self.old.ty(old).origin.xdr, self.changes.len());
         let site = self.site_of(old, new);
         match (content(self.old, old), content(self.new, new)) {
-            (Form::Definition(_), Form::Definition(_)) => self.definitions(old, new),
+            (TypeRef::Definition(_), TypeRef::Definition(_)) => self.definitions(old, new),
             (before, after) => self.forms(&site, before, after),
         }
         self.drain();
@@ -143,10 +144,10 @@ impl<'s> Comparison<'s> {
     }
 
     /// Compares two types at a site.
-    fn forms(&mut self, site: &Site, old: Form<'s>, new: Form<'s>) {
+    fn forms(&mut self, site: &Site, old: TypeRef<'s>, new: TypeRef<'s>) {
         if let (Some(a), Some(b)) = (definition(old), definition(new)) {
             if self.matching.new_of(a) == Some(b) {
-                // They are compared where they are defined.
+                // Matched definitions are compared at their definition.
                 return;
             }
             if self.renamed(a, b) {
@@ -190,7 +191,7 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    fn replaced(&mut self, class: Class, site: &Site, old: Form<'_>, new: Form<'_>) {
+    fn replaced(&mut self, class: Class, site: &Site, old: TypeRef<'_>, new: TypeRef<'_>) {
         let (old, new) = (describe(self.old, old), describe(self.new, new));
         let what = if old == new {
             format!("the type `{old}` has changed")
@@ -204,7 +205,7 @@ impl<'s> Comparison<'s> {
         &mut self,
         site: &Site,
         (old, new): (Option<u32>, Option<u32>),
-        (before, after): (Form<'_>, Form<'_>),
+        (before, after): (TypeRef<'_>, TypeRef<'_>),
     ) {
         let [old, new] = [old, new].map(|bound| bound.unwrap_or(u32::MAX));
         match old.cmp(&new) {
@@ -214,8 +215,8 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// Takes two definitions for one that was renamed, if neither name is in the other schema, and
-    /// they are of one kind.
+    /// Matches two definitions as one that was renamed, if neither name is in the other schema and
+    /// their kinds are equal.
     fn renamed(&mut self, old: TypeId, new: TypeId) -> bool {
         let is_one_kind = keyword(self.old, old) == keyword(self.new, new);
         if self.is_trial || !is_one_kind || !self.matching.add(old, new) {
@@ -225,8 +226,8 @@ impl<'s> Comparison<'s> {
         let what = format!("it was renamed to `{}`", name(self.new, new));
         self.report(Class::Compatible, &site, &what);
         match (content(self.old, old), content(self.new, new)) {
-            (Form::Type(before), Form::Type(after)) => {
-                self.push(site, Form::Type(before), Form::Type(after));
+            (TypeRef::Type(before), TypeRef::Type(after)) => {
+                self.push(site, TypeRef::Type(before), TypeRef::Type(after));
             }
             _ => self.definitions(old, new),
         }
@@ -272,7 +273,7 @@ impl<'s> Comparison<'s> {
                     self.report(Class::Breaking, &site, &what);
                 }
                 Some(_) => {}
-                // Where it is used as a bound, the type says whether that has changed.
+                // If it is used as a bound, the type that uses it reports the change.
                 None => self.report(Class::Compatible, &site, "it was removed"),
             }
         }
@@ -361,7 +362,7 @@ impl<'s> Comparison<'s> {
         };
         if old.arguments.len() == new.arguments.len() {
             for (a, b) in old.arguments.iter().zip(&new.arguments) {
-                self.push(of("argument"), Form::Type(a), Form::Type(b));
+                self.push(of("argument"), TypeRef::Type(a), TypeRef::Type(b));
             }
         } else {
             let (before, after) = (old.arguments.len(), new.arguments.len());
@@ -369,7 +370,7 @@ impl<'s> Comparison<'s> {
             self.report(Class::Breaking, site, &what);
         }
         match (&old.reply, &new.reply) {
-            (Some(a), Some(b)) => self.push(of("results"), Form::Type(a), Form::Type(b)),
+            (Some(a), Some(b)) => self.push(of("results"), TypeRef::Type(a), TypeRef::Type(b)),
             (None, None) => {}
             _ => self.report(Class::Breaking, site, "the results are void in one of both"),
         }
@@ -393,19 +394,22 @@ impl<'s> Comparison<'s> {
             for case in &old.cases {
                 let site = of(&case.constant);
                 match new.cases.iter().find(|other| other.code == case.code) {
-                    Some(other) => self.push(site, Form::Type(&case.ty), Form::Type(&other.ty)),
+                    Some(other) => {
+                        self.push(site, TypeRef::Type(&case.ty), TypeRef::Type(&other.ty))
+                    }
                     None => self.report(Class::Breaking, &site, "it was removed"),
                 }
             }
             let has = |code: u32| old.cases.iter().any(|case| case.code == code);
             for case in new.cases.iter().filter(|case| !has(case.code)) {
-                // Who does not know the code has the content as bytes, before and after.
+                // A decoder that does not know the code treats the content as bytes, before and
+                // after.
                 self.report(Class::Compatible, &of(&case.constant), "it was added");
             }
         }
     }
 
-    /// Reports types that have no partner. What is part of another type is told where that is.
+    /// Reports types that have no partner. A part of another type is reported with that type.
     fn unmatched(&mut self) {
         let (old_parts, new_parts) = (parts(self.old), parts(self.new));
         self.renamed_roots(&old_parts, &new_parts);
@@ -435,8 +439,8 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// Takes types that are part of no other, and have no partner, for one where the messages are
-    /// the same.
+    /// Matches types that are part of no other type and have no partner, if their messages are the
+    /// same.
     fn renamed_roots(&mut self, old_parts: &HashSet<TypeId>, new_parts: &HashSet<TypeId>) {
         let shape = |schema: &Schema, id| {
             let layout = &schema.ty(id).layout;
@@ -458,7 +462,7 @@ impl<'s> Comparison<'s> {
                 new: None,
             };
             let same = alike.into_iter().flatten().take(CANDIDATES).find(|new| {
-                let forms = (Form::Definition(old), Form::Definition(**new));
+                let forms = (TypeRef::Definition(old), TypeRef::Definition(**new));
                 self.matching.old_of(**new).is_none()
                     && self.class_of(&site, forms.0, forms.1) == Class::Compatible
             });
@@ -481,13 +485,13 @@ fn versions(schema: &Schema) -> impl Iterator<Item = (&Program, &Version)> {
     })
 }
 
-/// The types of one size that are compared with one that has no partner.
+/// The maximum number of types of the same size that are compared with a type without a partner.
 const CANDIDATES: usize = 16;
 
-/// Returns what a typedef stands for, or the definition itself.
-fn content(schema: &Schema, id: TypeId) -> Form<'_> {
+/// Returns the target of a typedef, or the definition itself.
+fn content(schema: &Schema, id: TypeId) -> TypeRef<'_> {
     match &schema.ty(id).kind {
-        TypeDefKind::Alias(target) => Form::Type(target),
-        _ => Form::Definition(id),
+        TypeDefKind::Alias(target) => TypeRef::Type(target),
+        _ => TypeRef::Definition(id),
     }
 }

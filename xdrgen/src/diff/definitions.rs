@@ -1,10 +1,10 @@
-//! The comparison of structs, of enums and of unions.
+//! Compares structs, enums and unions.
 
 use std::collections::{HashMap, HashSet};
 
 use super::Class;
 use super::compare::{Comparison, Site};
-use super::wire::{Form, Wire, Words, wire};
+use super::wire::{TypeRef, Wire, WordValues, wire};
 use crate::ir::{Arm, Content, Discriminant, Enum, Field, Schema, Union};
 use crate::source::Span;
 
@@ -26,11 +26,11 @@ impl<'s> Comparison<'s> {
                 let what = format!("it was renamed to `{}`", b.name);
                 self.report(Class::Compatible, &at, &what);
             }
-            self.push(at, Form::Type(&a.ty), Form::Type(&b.ty));
+            self.push(at, TypeRef::Type(&a.ty), TypeRef::Type(&b.ty));
         }
     }
 
-    /// Compares structs of which one has more fields.
+    /// Compares two structs with different numbers of fields.
     fn fields_by_name(
         &mut self,
         site: &Site,
@@ -58,7 +58,7 @@ impl<'s> Comparison<'s> {
         for a in old {
             if let Some(b) = by_name.get(a.name.as_str()) {
                 let at = field_site(site, &a.name, Some(a.span), Some(b.span));
-                self.push(at, Form::Type(&a.ty), Form::Type(&b.ty));
+                self.push(at, TypeRef::Type(&a.ty), TypeRef::Type(&b.ty));
             }
         }
     }
@@ -82,7 +82,7 @@ impl<'s> Comparison<'s> {
                     let what = format!("it was renamed to `{now}`");
                     self.report(Class::Compatible, &at(*span), &what);
                 }
-                // Another name of a value that stays.
+                // An additional name for an existing value.
                 (None, Some(_)) => {
                     self.report(Class::Compatible, &at(None), "it was removed");
                 }
@@ -174,9 +174,9 @@ impl<'s> Comparison<'s> {
         }
         match (old.discriminant, new.discriminant) {
             (Discriminant::Enum(a), Discriminant::Enum(b)) => {
-                self.push(site, Form::Definition(a), Form::Definition(b));
+                self.push(site, TypeRef::Definition(a), TypeRef::Definition(b));
             }
-            // Arms say which values there are.
+            // The comparison of the arms reports changes of the values.
             _ if old.default.is_none() && new.default.is_none() => {}
             (a, b) => {
                 let (a, b) = (words(self.old, a), words(self.new, b));
@@ -201,7 +201,7 @@ impl<'s> Comparison<'s> {
                     let what = format!("its field `{name}` was renamed to `{other}`");
                     self.report(Class::Compatible, &site, &what);
                 }
-                self.push(site, Form::Type(a), Form::Type(b));
+                self.push(site, TypeRef::Type(a), TypeRef::Type(b));
             }
             (None, None) => {}
             (None, Some((name, _))) => {
@@ -219,7 +219,7 @@ impl<'s> Comparison<'s> {
     fn between(&mut self, site: &Site, old: &'s Content, new: &'s Content) -> Class {
         match (old, new) {
             (None, None) => Class::Compatible,
-            (Some((_, a)), Some((_, b))) => self.class_of(site, Form::Type(a), Form::Type(b)),
+            (Some((_, a)), Some((_, b))) => self.class_of(site, TypeRef::Type(a), TypeRef::Type(b)),
             _ => Class::Breaking,
         }
     }
@@ -241,7 +241,7 @@ fn arm_site(site: &Site, arm: &Arm, old: Option<Span>, new: Option<Span>) -> Sit
     }
 }
 
-/// Returns the members with their names, values and spans, those that repeat a value as well.
+/// Returns the names, values and spans of all members, including those that repeat a value.
 fn members(body: &Enum) -> impl Iterator<Item = (&str, i32, Option<Span>)> {
     let own = body.members.iter();
     let own = own.map(|member| (member.name.as_str(), member.value, Some(member.span)));
@@ -264,14 +264,14 @@ fn by_value(body: &Enum) -> HashMap<i32, (&str, Option<Span>)> {
         .collect()
 }
 
-fn words(schema: &Schema, discriminant: Discriminant) -> Words<'_> {
+fn words(schema: &Schema, discriminant: Discriminant) -> WordValues<'_> {
     match discriminant {
-        Discriminant::I32 => Words::Signed,
-        Discriminant::U32 => Words::Unsigned,
-        Discriminant::Bool => Words::Bool,
-        Discriminant::Enum(id) => match wire(schema, Form::Definition(id)) {
+        Discriminant::I32 => WordValues::Signed,
+        Discriminant::U32 => WordValues::Unsigned,
+        Discriminant::Bool => WordValues::Bool,
+        Discriminant::Enum(id) => match wire(schema, TypeRef::Definition(id)) {
             Wire::Word(words) => words,
-            _ => Words::Unsigned,
+            _ => WordValues::Unsigned,
         },
     }
 }

@@ -1,4 +1,4 @@
-//! Which type of the new schema is which of the old one.
+//! Matches types of the old schema with types of the new one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,8 +12,8 @@ pub(super) struct Matching {
 }
 
 impl Matching {
-    /// Matches types of one name: of modules with the same path, or else of names that each schema
-    /// has once.
+    /// Matches types with equal names: in modules with the same path, or else with names that occur
+    /// once in each schema.
     pub(super) fn by_names(old: &Schema, new: &Schema) -> Self {
         let mut matching = Self::default();
         for full in [true, false] {
@@ -28,7 +28,7 @@ impl Matching {
         matching
     }
 
-    /// Adds a pair, unless one of both has another partner.
+    /// Adds a pair, unless one of the two has another partner.
     pub(super) fn add(&mut self, old: TypeId, new: TypeId) -> bool {
         let is_free = !self.new_of.contains_key(&old) && !self.old_of.contains_key(&new);
         if is_free {
@@ -47,8 +47,8 @@ impl Matching {
     }
 }
 
-/// Returns the types that the documents of a schema define, in order: not the lists and the elements
-/// that were made of a node, which have its place.
+/// Returns the types that the documents of a schema define, in order. Lists and elements that were
+/// generated from a list node are not included.
 pub(super) fn ids(schema: &Schema) -> impl Iterator<Item = TypeId> {
     let mut places = HashSet::new();
     all(schema).filter(move |id| places.insert(schema.ty(*id).span))
@@ -67,7 +67,7 @@ fn key(schema: &Schema, id: TypeId, full: bool) -> Key<'_> {
     (path, &ty.name)
 }
 
-/// Returns the types by their keys; `None` for a key of several.
+/// Returns the types by their keys; `None` for a key that several types have.
 fn unique(schema: &Schema, full: bool) -> HashMap<Key<'_>, Option<TypeId>> {
     let mut found = HashMap::new();
     for id in all(schema) {
@@ -92,14 +92,15 @@ pub(super) fn named(schema: &Schema, id: TypeId) -> String {
     format!("{} `{}`", keyword(schema, id), name(schema, id))
 }
 
-/// Returns the name of a type. That of the element of a list is its node's.
+/// Returns the name of a type. The element of a list has the name of its node.
 pub(super) fn name(schema: &Schema, id: TypeId) -> &str {
     let ty = schema.ty(id);
     let node = ty.name.strip_suffix("_item").filter(|_| is_element(ty));
     node.unwrap_or(&ty.name)
 }
 
-/// Returns true for the element that was made of a node: its definition has another name.
+/// Returns true for an element that was generated from a list node: its definition has another
+/// name.
 fn is_element(ty: &TypeDef) -> bool {
     !ty.origin
         .xdr
@@ -146,7 +147,7 @@ fn add_content(found: &mut HashSet<TypeId>, content: &Content) {
     }
 }
 
-/// Adds the definition that a type names, within as many inline types as the parser allows.
+/// Adds the definition that a type names. It follows as many nested types as the parser allows.
 fn add(found: &mut HashSet<TypeId>, ty: &Type) {
     match ty {
         Type::Named(id) | Type::Recursive(id) => {

@@ -1,9 +1,9 @@
-//! Compares two schemas, such as revisions of a draft, by the messages that they allow.
+//! Compares two schemas, such as two revisions of a draft, by the messages that they allow.
 //!
-//! Each change belongs to a [`Class`], which says what becomes of messages in the old form. Types are
-//! matched by their names; where a name is gone, by where they are used. So a type may get another
-//! name, a typedef may be replaced by its content, and an optional by an array of at most one
-//! element: the messages stay the same.
+//! Each change belongs to a [`Class`], which describes the effect on messages in the old form.
+//! Types are matched by name, or by their uses if the name is gone. Therefore a renamed type, a
+//! typedef that is replaced by its content, or an optional that is replaced by an array of at most
+//! one element is compatible: the messages stay the same.
 //!
 //! ```
 //! use xdrgen_build::diff::{Class, diff};
@@ -36,15 +36,16 @@ use crate::source::Span;
 
 pub use report::{json, text};
 
-/// What a change means for messages in the old form, from the least to the most.
+/// The effect of a change on messages in the old form, in ascending order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// The messages are the same: names, comments, or codes for the content of opaque fields.
+    /// The messages are the same. Only names, comments, or codes for the content of opaque fields
+    /// change.
     Compatible,
-    /// Each message in the old form is one in the new form, with the same meaning, and there are
-    /// others.
+    /// Each message in the old form is valid in the new form, with the same meaning. The new form
+    /// has additional messages.
     Extending,
-    /// A message in the old form is none in the new form, or means something else.
+    /// Some message in the old form is invalid in the new form, or has another meaning.
     Breaking,
 }
 
@@ -63,18 +64,18 @@ impl Class {
 /// A difference between two schemas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What it means for messages.
+    /// The effect on messages.
     pub class: Class,
-    /// What has changed.
+    /// The description of the change.
     pub message: String,
-    /// Where it is in the old documents; `None` if it is not there.
+    /// The position in the old documents; `None` if the old documents do not contain it.
     pub old: Option<Span>,
-    /// Where it is in the new documents; `None` if it is not there.
+    /// The position in the new documents; `None` if the new documents do not contain it.
     pub new: Option<Span>,
 }
 
-/// Returns what has changed from one schema to another, in the order of the old documents: constants,
-/// programs, overlays, types, and then what was added. It is empty for equal documents.
+/// Returns the changes from one schema to another, in the order of the old documents: constants,
+/// programs, overlays, types, and then additions. It returns none for equal documents.
 #[must_use]
 pub fn diff(old: &Schema, new: &Schema) -> Vec<Change> {
     compare::Comparison::new(old, new).run()

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Change;
 use crate::source::{SourceMap, Span};
 
-/// Renders changes, each with its class and its places in both schemas:
+/// Renders changes, each with its class and its positions in both schemas:
 ///
 /// ```text
 /// extending: enum `kind`: the member `LINK` = 2 was added
@@ -26,9 +26,9 @@ pub fn text(changes: &[Change], old: &SourceMap, new: &SourceMap) -> String {
     text
 }
 
-/// Renders changes as JSON: one object per line, each line ended, with the keys `class`, `message`,
-/// `old` and `new`. The last two are objects with `file`, `line` and `column`, which count from 1,
-/// or `null`.
+/// Renders changes as JSON: one object per line, with a line end after each. The keys are `class`,
+/// `message`, `old` and `new`. The last two are `null`, or objects with `file`, `line` and
+/// `column`, which count from 1.
 #[must_use]
 pub fn json(changes: &[Change], old: &SourceMap, new: &SourceMap) -> String {
     let lines = changes.iter().filter_map(|change| {

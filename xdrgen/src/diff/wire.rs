@@ -1,44 +1,44 @@
-//! Types as they are on the wire: without names, and with one form for what is encoded alike.
+//! The wire form of types: without names, and equal for types that have the same encoding.
 
 use crate::ir::{Enum, Primitive, Schema, Type, TypeDefKind, TypeId};
 
-/// A type, or a definition.
+/// A reference to a type or to a definition.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form<'s> {
+pub(super) enum TypeRef<'s> {
     Type(&'s Type),
     Definition(TypeId),
 }
 
-/// What is encoded.
+/// The encoding of a type.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wire<'s> {
     /// `int`, `unsigned int`, `bool` or an enum: one word.
-    Word(Words<'s>),
+    Word(WordValues<'s>),
     /// Another type without parts.
     Primitive(Primitive),
     FixedOpaque(u32),
     /// An opaque or a string.
     Opaque(Option<u32>),
-    Fixed(Form<'s>, u32),
-    /// An array, or an optional, which is one of at most one element.
-    Array(Form<'s>, Option<u32>),
+    Fixed(TypeRef<'s>, u32),
+    /// An array, or an optional, which is encoded as an array of at most one element.
+    Array(TypeRef<'s>, Option<u32>),
     /// A linked list.
-    List(Form<'s>),
+    List(TypeRef<'s>),
     /// A struct or a union.
     Definition(TypeId),
 }
 
 /// The values that a word can have.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Words<'s> {
+pub(super) enum WordValues<'s> {
     Signed,
     Unsigned,
     Bool,
-    /// The members of an enum, and whether others are values, too.
+    /// The members of an enum. An open enum also has other values.
     Members(&'s Enum),
 }
 
-impl Words<'_> {
+impl WordValues<'_> {
     pub(super) fn contains(self, value: i32) -> bool {
         match self {
             Self::Signed | Self::Unsigned => true,
@@ -57,11 +57,11 @@ impl Words<'_> {
         }
     }
 
-    /// Returns true if each of these values is one of others, with the same meaning.
-    pub(super) fn are_in(self, others: Words<'_>) -> bool {
+    /// Returns true if `others` contains each of these values with the same meaning.
+    pub(super) fn are_in(self, others: WordValues<'_>) -> bool {
         match (self, others) {
-            // The upper half has another meaning.
-            (Self::Signed, Words::Unsigned) | (Self::Unsigned, Words::Signed) => false,
+            // The upper half of the values has another meaning.
+            (Self::Signed, WordValues::Unsigned) | (Self::Unsigned, WordValues::Signed) => false,
             _ if others.is_all() => true,
             (Self::Bool, _) => [0, 1].into_iter().all(|value| others.contains(value)),
             (Self::Members(body), _) if !body.open => body
@@ -73,62 +73,62 @@ impl Words<'_> {
     }
 }
 
-/// Returns what a form is on the wire. Aliases are followed.
-pub(super) fn wire<'s>(schema: &'s Schema, form: Form<'s>) -> Wire<'s> {
+/// Returns the wire form of a type. Aliases are followed.
+pub(super) fn wire<'s>(schema: &'s Schema, form: TypeRef<'s>) -> Wire<'s> {
     let mut form = form;
     loop {
         let ty = match form {
-            Form::Type(ty) => schema.resolve(ty),
-            Form::Definition(id) => match &schema.ty(id).kind {
+            TypeRef::Type(ty) => schema.resolve(ty),
+            TypeRef::Definition(id) => match &schema.ty(id).kind {
                 TypeDefKind::Alias(target) => schema.resolve(target),
-                TypeDefKind::Enum(body) => return Wire::Word(Words::Members(body)),
+                TypeDefKind::Enum(body) => return Wire::Word(WordValues::Members(body)),
                 TypeDefKind::Struct(_) | TypeDefKind::Union(_) => return Wire::Definition(id),
             },
         };
         form = match ty {
-            Type::Named(id) => Form::Definition(*id),
-            Type::Item(content) | Type::Nested(content) => Form::Type(content),
+            Type::Named(id) => TypeRef::Definition(*id),
+            Type::Item(content) | Type::Nested(content) => TypeRef::Type(content),
             Type::Primitive(primitive) => return of_primitive(*primitive),
             Type::FixedOpaque(len) => return Wire::FixedOpaque(*len),
             Type::Opaque(max) | Type::String(max) => return Wire::Opaque(*max),
-            Type::Fixed(element, len) => return Wire::Fixed(Form::Type(element), *len),
-            Type::Array(element, max) => return Wire::Array(Form::Type(element), *max),
-            Type::Optional(content) => return Wire::Array(Form::Type(content), Some(1)),
-            Type::Recursive(id) => return Wire::Array(Form::Definition(*id), Some(1)),
-            Type::List(element) => return Wire::List(Form::Type(element)),
+            Type::Fixed(element, len) => return Wire::Fixed(TypeRef::Type(element), *len),
+            Type::Array(element, max) => return Wire::Array(TypeRef::Type(element), *max),
+            Type::Optional(content) => return Wire::Array(TypeRef::Type(content), Some(1)),
+            Type::Recursive(id) => return Wire::Array(TypeRef::Definition(*id), Some(1)),
+            Type::List(element) => return Wire::List(TypeRef::Type(element)),
         };
     }
 }
 
 fn of_primitive<'s>(primitive: Primitive) -> Wire<'s> {
     match primitive {
-        Primitive::I32 => Wire::Word(Words::Signed),
-        Primitive::U32 => Wire::Word(Words::Unsigned),
-        Primitive::Bool => Wire::Word(Words::Bool),
+        Primitive::I32 => Wire::Word(WordValues::Signed),
+        Primitive::U32 => Wire::Word(WordValues::Unsigned),
+        Primitive::Bool => Wire::Word(WordValues::Bool),
         other => Wire::Primitive(other),
     }
 }
 
-/// Returns the name of a definition if a form is one by itself.
-pub(super) fn definition(form: Form<'_>) -> Option<TypeId> {
+/// Returns the definition that a type consists of, if it is a named type.
+pub(super) fn definition(form: TypeRef<'_>) -> Option<TypeId> {
     match form {
-        Form::Definition(id) => Some(id),
-        Form::Type(Type::Named(id)) => Some(*id),
-        Form::Type(Type::Nested(content) | Type::Item(content)) => match **content {
+        TypeRef::Definition(id) => Some(id),
+        TypeRef::Type(Type::Named(id)) => Some(*id),
+        TypeRef::Type(Type::Nested(content) | Type::Item(content)) => match **content {
             Type::Named(id) => Some(id),
             _ => None,
         },
-        Form::Type(_) => None,
+        TypeRef::Type(_) => None,
     }
 }
 
-/// Returns a form as XDR writes it, without the name of a field.
-pub(super) fn describe(schema: &Schema, form: Form<'_>) -> String {
+/// Returns a type in XDR syntax, without the name of a field.
+pub(super) fn describe(schema: &Schema, form: TypeRef<'_>) -> String {
     let bound = |max: Option<u32>| max.map(|max| max.to_string()).unwrap_or_default();
-    let of = |ty| describe(schema, Form::Type(ty));
+    let of = |ty| describe(schema, TypeRef::Type(ty));
     let ty = match form {
-        Form::Type(ty) => ty,
-        Form::Definition(id) => return schema.ty(id).name.clone(),
+        TypeRef::Type(ty) => ty,
+        TypeRef::Definition(id) => return schema.ty(id).name.clone(),
     };
     match ty {
         Type::Named(id) => schema.ty(*id).name.clone(),

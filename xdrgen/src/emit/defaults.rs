@@ -1,4 +1,4 @@
-//! `Default`: the zero of a type, if it has one.
+//! Emits `Default`, which returns the zero of a type, for types that have a zero.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -62,8 +62,7 @@ impl Emitter<'_> {
         Some(self.default(definition, &quote!(Self { #(#fields),* })))
     }
 
-    /// Returns true for the arm of a union for which `Default` is derived: one for zero, without
-    /// content.
+    /// Returns true for the arm of a union for which `Default` is derived: a void arm for zero.
     pub(super) fn is_derived_default(definition: &TypeDef, arm: &Arm) -> bool {
         definition.layout.zero && arm.value == 0 && arm.content.is_none()
     }
@@ -117,7 +116,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits `Default` of an open enum without a member for zero. It is derived where there is one.
+    /// Emits `Default` of an open enum without a member for zero. With such a member it is derived.
     pub(super) fn enum_default(&self, definition: &TypeDef) -> Option<TokenStream> {
         let TypeDefKind::Enum(body) = &definition.kind else {
             return None;

@@ -257,7 +257,9 @@ fn enum_codec(name: &Ident, decode: &TokenStream) -> TokenStream {
             }
 
             #[inline]
-            fn skip<__Trace: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, _: &mut __Trace) -> xdr::Result<()> {
+            fn skip<__Trace: xdr::Trace>(
+                decoder: &mut xdr::Decoder<'a>, _: &mut __Trace
+            ) -> xdr::Result<()> {
                 Self::decode(decoder).map(|_| ())
             }
         }

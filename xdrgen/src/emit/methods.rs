@@ -1,4 +1,4 @@
-//! Emits what clients and services have in common: `impl rpc::Method` for each procedure, and the
+//! Emits the common parts of clients and services: `impl rpc::Method` for each procedure, and the
 //! signatures of methods.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};

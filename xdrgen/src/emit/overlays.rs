@@ -118,7 +118,9 @@ impl Emitter<'_> {
                 /// # Errors
                 /// As [`Self::decode`], and if a limit is exceeded.
                 #inline
-                pub fn decode_with(code: u32, data: #bytes, limits: &xdr::Limits) -> xdr::Result<Self> {
+                pub fn decode_with(
+                    code: u32, data: #bytes, limits: &xdr::Limits
+                ) -> xdr::Result<Self> {
                     Ok(match code {
                         #empty
                         #(#codes => Self::#variants(xdr::Decode::from_bytes_with(data, limits)?),)*
@@ -209,7 +211,9 @@ impl Emitter<'_> {
         (self.shape == Shape::Borrowed).then(|| {
             quote! {
                 #doc
-                pub fn encode_fields<'b>(&self, buffer: &'b mut [u8]) -> xdr::Result<(u32, &'b [u8])> {
+                pub fn encode_fields<'b>(
+                    &self, buffer: &'b mut [u8]
+                ) -> xdr::Result<(u32, &'b [u8])> {
                     let used = xdr::Encode::encode_to_slice(self, buffer)?;
                     Ok((self.code(), &buffer[..used]))
                 }

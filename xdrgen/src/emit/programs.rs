@@ -50,7 +50,7 @@ impl Emitter<'_> {
             .iter()
             .map(|procedure| inside.procedure(program, version, procedure));
         let runtime = self.runtime();
-        // The stubs are with the borrowed shapes, and take both.
+        // The stubs use both shapes, and are in the file of the borrowed shapes.
         let stubs = match self.owned_file {
             true => Stubs::default(),
             false => self.schema.module(self.module).stubs,

@@ -7,8 +7,8 @@ use super::Emitter;
 use crate::ir::{Layout, Type};
 
 impl Emitter<'_> {
-    /// Emits the derives of a type, if the module has a feature for them. A type that borrows cannot
-    /// be deserialized.
+    /// Emits the derives of a type, if the module has a feature for them. A type that borrows
+    /// cannot be deserialized.
     pub(super) fn serde(&self, layout: &Layout) -> Option<TokenStream> {
         let feature = self.schema.module(self.module).serde_feature.as_ref()?;
         let deserialize = self
@@ -20,7 +20,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Emits how a field or the content of an arm is serialized, if its type does not say it.
+    /// Emits the serde attribute of a field or an arm's content, if its type needs one.
     pub(super) fn serde_part(&self, ty: &Type, boxed: bool) -> Option<TokenStream> {
         let feature = self.schema.module(self.module).serde_feature.as_ref()?;
         let module = match boxed {

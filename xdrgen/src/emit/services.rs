@@ -1,5 +1,5 @@
-//! Emits the services of a version: a trait whose futures can be sent to other threads, one whose
-//! futures need not, the dispatch of calls to each, and the results that have two shapes.
+//! Emits the services of a version: a trait whose futures are `Send`, a trait whose futures need
+//! not be, the dispatch of calls to each, and the results that have two shapes.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -18,7 +18,7 @@ struct Kind {
     bounds: TokenStream,
     /// The additional bound of futures.
     send: TokenStream,
-    /// What the documentation says of the threads.
+    /// The sentence about threads in the documentation.
     threads: &'static str,
 }
 
@@ -189,7 +189,7 @@ fn served(version: &Version) -> impl Iterator<Item = &Procedure> {
         .filter(|procedure| procedure.number != 0)
 }
 
-/// Emits the type that offers a service, and its dispatch.
+/// Emits the type that serves a service, and its dispatch.
 fn server(program: &Program, version: &Version, kind: &Kind) -> TokenStream {
     let Kind {
         service,
@@ -228,7 +228,9 @@ fn server(program: &Program, version: &Version, kind: &Kind) -> TokenStream {
                 cx: &'a rpc::Context,
                 call: rpc::IncomingCall<'a>,
                 reply: &'a mut rpc::ReplyWriter,
-            ) -> impl ::core::future::Future<Output = ::core::result::Result<(), rpc::RpcError>> #send {
+            ) -> impl ::core::future::Future<
+                Output = ::core::result::Result<(), rpc::RpcError>
+            > #send {
                 async move {
                     <S as #service>::authorize(&self.0, cx)?;
                     #unused

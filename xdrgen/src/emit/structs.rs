@@ -133,12 +133,16 @@ impl Emitter<'_> {
                 #inline
                 fn decode(#decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
                 #inline_skip
-                fn skip<__Trace: xdr::Trace>(#decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace) -> xdr::Result<()> { #skip }
+                fn skip<__Trace: xdr::Trace>(
+                    #decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace
+                ) -> xdr::Result<()> { #skip }
                 #decode_all
             }
             impl xdr::Encode for #name #anonymous {
                 #inline
-                fn encode<'s, S: xdr::Sink<'s>>(&'s self, #sink: &mut S) -> xdr::Result<()> { #encode }
+                fn encode<'s, S: xdr::Sink<'s>>(&'s self, #sink: &mut S) -> xdr::Result<()> {
+                    #encode
+                }
                 #encode_all
             }
         }
@@ -355,7 +359,9 @@ fn sequence_codec(definition: &TypeDef) -> (TokenStream, TokenStream) {
         },
         quote! {
             #[inline]
-            fn encode_all<'s, S: xdr::Sink<'s>>(items: &'s [Self], sink: &mut S) -> xdr::Result<()> {
+            fn encode_all<'s, S: xdr::Sink<'s>>(
+                items: &'s [Self], sink: &mut S
+            ) -> xdr::Result<()> {
                 sink.fixed_all(items, <Self as xdr::Fixed<#size>>::write)
             }
         },

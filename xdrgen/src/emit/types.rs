@@ -234,7 +234,11 @@ impl Emitter<'_> {
             Type::Recursive(id) => {
                 let element = self.owned_value(&Type::Named(*id), &item);
                 // Validated bytes always decode again: `ok` drops no error.
-                quote!(#value.and_then(|item| item.get().ok()).map(|item| xdr::heap::Box::new(#element)))
+                quote! {
+                    #value
+                        .and_then(|item| item.get().ok())
+                        .map(|item| xdr::heap::Box::new(#element))
+                }
             }
             Type::Nested(content) => {
                 let content = self.owned_value(content, &item);

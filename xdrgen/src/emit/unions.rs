@@ -159,18 +159,25 @@ impl Emitter<'_> {
                 #inline
                 fn decode(decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
                 #inline_skip
-                fn skip<__Trace: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace) -> xdr::Result<()> { #skip }
+                fn skip<__Trace: xdr::Trace>(
+                    decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace
+                ) -> xdr::Result<()> { #skip }
             }
             impl xdr::Encode for #name #anonymous {
                 #inline
-                fn encode<'s, S: xdr::Sink<'s>>(&'s self, sink: &mut S) -> xdr::Result<()> { #encode }
+                fn encode<'s, S: xdr::Sink<'s>>(&'s self, sink: &mut S) -> xdr::Result<()> {
+                    #encode
+                }
             }
         }
     }
 
     fn union_decode(&self, union: &Union) -> TokenStream {
         let arms = self.schema.shared_arms(union).into_iter().map(|arms| {
-            let content = arms[0].content.as_ref().map(|(_, ty)| self.decode_content(ty));
+            let content = arms[0]
+                .content
+                .as_ref()
+                .map(|(_, ty)| self.decode_content(ty));
             let none = self.no_item(union, &arms[0].content, &quote!(decoder.no_item();));
             let (values, names) = (values(&arms), names(&arms));
             match (&names[..], content) {
@@ -187,7 +194,10 @@ impl Emitter<'_> {
                     quote!(which @ (#(#values)|*) => {
                         #none
                         let content = #content;
-                        match which { #(#firsts => Self::#first(content),)* _ => Self::#last(content) }
+                        match which {
+                            #(#firsts => Self::#first(content),)*
+                            _ => Self::#last(content)
+                        }
                     })
                 }
                 ([], _) => TokenStream::new(),
@@ -390,7 +400,9 @@ impl Emitter<'_> {
                     None => quote!(super::#borrowed::#name(which) => Self::#name(which),),
                     Some((_, ty)) => {
                         let value = value(ty);
-                        quote!(super::#borrowed::#name(which, content) => Self::#name(which, #value),)
+                        quote! {
+                            super::#borrowed::#name(which, content) => Self::#name(which, #value),
+                        }
                     }
                 }
             });

@@ -9,8 +9,8 @@ pub(super) struct Line {
     pub(super) number: usize,
     /// The byte offset, in the document's line, at which the content begins.
     pub(super) column: usize,
-    /// Where the content continues at another column: the offset in it, and the byte of the
-    /// document's line.
+    /// The offsets at which the content continues at another column: the offset in the content, and
+    /// the byte of the document's line.
     pub(super) shifts: Vec<(usize, usize)>,
     /// The XDR. It contains several lines if an erratum inserted some.
     pub(super) content: String,

@@ -82,7 +82,7 @@ fn is_xdr(word: &str) -> bool {
     word.eq_ignore_ascii_case("xdr")
 }
 
-/// Divides blocks of code: where some have the marker `///`, the others are copies.
+/// Divides blocks of code: if some have the marker `///`, the others are copies.
 fn blocks_of(blocks: Vec<Vec<Line>>) -> Blocks {
     let marked = |lines: &[Line]| {
         let mut lines = lines.iter();
@@ -181,7 +181,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Begins a line at an offset, if one is due.
+    /// Begins a line at an offset, if the previous line has ended.
     fn jump(&mut self, at: usize) {
         if !self.fresh {
             return self.jump_within(at);
@@ -199,7 +199,7 @@ impl Builder<'_> {
         });
     }
 
-    /// Says that the last line continues at an offset, if that is not where it would.
+    /// Records that the last line continues at an offset, unless that is the next column.
     fn jump_within(&mut self, at: usize) {
         let start = self.position.start;
         if let Some(line) = self.lines.last_mut() {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_markers_are_copies_where_others_have_them() {
+    fn unmarked_blocks_are_copies_if_others_are_marked() {
         let text = "``` xdr\n/// const A = 1;\n```\n~~~xdr\nconst A = 1;\n~~~\n```c\n/// no\n```\n";
         let found = read_markdown(text);
         assert_eq!(lines(&found), [(2, 4, "const A = 1;")]);

@@ -1,10 +1,10 @@
 //! Extracts the XDR from a document and applies errata to it.
 //!
 //! `txt.rs` reads drafts and RFCs as published, `markup.rs` their RFCXML and markdown, and `x.rs`
-//! plain XDR. The file extension selects the format; without a known one the content does. In
-//! documents without markers, `prose.rs` finds definitions in the text, if it is asked to. The
-//! results are texts in the [`SourceMap`], whose lines know their positions in the document. Nothing
-//! here parses XDR.
+//! plain XDR. The file extension selects the format; if the extension is unknown, the content does.
+//! In documents without markers, `prose.rs` finds definitions in running text, if the configuration
+//! selects it. The results are texts in the [`SourceMap`], whose lines know their positions in the
+//! document.
 
 mod line;
 mod markup;
@@ -40,7 +40,7 @@ enum Format {
     Xml,
     /// Markdown, whose XDR is between fences with the word `xdr`.
     Markdown,
-    /// A document without markers, whose XDR is in its text.
+    /// A document without markers, whose XDR is in running text.
     Prose,
     /// Plain XDR.
     X,
@@ -51,7 +51,7 @@ pub(crate) fn has_markers(document: &Document) -> bool {
     matches!(Format::of(document), Format::Txt)
 }
 
-/// Returns the XDR that stands in the elements for it, or else the lines with a marker.
+/// Returns the blocks, or the lines with a marker if there is no block.
 fn or_marked(blocks: Blocks, text: &str) -> Blocks {
     if blocks.xdr.is_empty() {
         return txt::read(text);
@@ -141,8 +141,8 @@ pub fn extract(
     }
 }
 
-/// Reports markers that no blank follows. Nothing is lost here, but the scripts that drafts print
-/// remove a marker only with its blank.
+/// Reports markers that no blank follows. This compiler accepts them, but the scripts that drafts
+/// print remove a marker only with its blank.
 fn report_unspaced(
     sources: &SourceMap,
     document: DocumentId,
@@ -171,8 +171,8 @@ fn report_unspaced(
     }
 }
 
-/// Returns the definitions that are in the text of a document, in the sections that are named or, if
-/// none is, in all.
+/// Returns the definitions in the running text of a document: in the named sections, or in all
+/// sections if none is named.
 #[must_use]
 pub fn prose_blocks(document: &Document, sections: &[String]) -> Vec<ProseBlock> {
     prose::read(document, sections).1

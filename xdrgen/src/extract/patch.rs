@@ -27,11 +27,11 @@ pub(super) fn apply(
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mismatch {
     line: usize,
-    reason: Reason,
+    reason: MismatchReason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reason {
+enum MismatchReason {
     /// The line contains no XDR.
     NoXdr,
     /// The line has this XDR, which does not contain the old text.
@@ -44,7 +44,7 @@ enum Reason {
 fn apply_one(blocks: &mut Blocks, erratum: &Erratum) -> Result<(), Mismatch> {
     let missing = |line| Mismatch {
         line,
-        reason: Reason::NoXdr,
+        reason: MismatchReason::NoXdr,
     };
     let (lines, first) = find_line(blocks, erratum.line).ok_or_else(|| missing(erratum.line))?;
     let pieces = pieces(&erratum.old);
@@ -95,8 +95,8 @@ fn find_once(line: &Line, piece: &str) -> Result<std::ops::Range<usize>, Mismatc
     let mut found = line.content.match_indices(piece);
     let reason = match (found.next(), found.next()) {
         (Some((at, _)), None) => return Ok(at..at + piece.len()),
-        (Some(_), Some(_)) => Reason::Ambiguous(line.content.clone()),
-        (None, _) => Reason::Absent(line.content.clone()),
+        (Some(_), Some(_)) => MismatchReason::Ambiguous(line.content.clone()),
+        (None, _) => MismatchReason::Absent(line.content.clone()),
     };
     Err(Mismatch {
         line: line.number,
@@ -127,19 +127,19 @@ impl Mismatch {
     fn message_and_note(&self, line_count: usize, document: &str) -> (String, String) {
         let line = self.line;
         match &self.reason {
-            Reason::NoXdr if line == 0 || line > line_count => (
+            MismatchReason::NoXdr if line == 0 || line > line_count => (
                 format!("`{document}` has no line {line}"),
                 format!("it has {line_count} lines"),
             ),
-            Reason::NoXdr => (
+            MismatchReason::NoXdr => (
                 format!("line {line} of `{document}` contains no XDR"),
                 format!("line {line} is not part of the XDR"),
             ),
-            Reason::Absent(content) => (
+            MismatchReason::Absent(content) => (
                 format!("the erratum's old text is not on line {line} of `{document}`"),
                 format!("line {line} contains `{}`", content.trim()),
             ),
-            Reason::Ambiguous(content) => (
+            MismatchReason::Ambiguous(content) => (
                 format!("the erratum's old text is on line {line} of `{document}` more than once"),
                 format!("line {line} contains `{}`", content.trim()),
             ),

@@ -1,7 +1,8 @@
-//! Finds definitions in documents that print XDR in their text alone, without markers.
+//! Finds definitions in documents that have their XDR only in running text, without markers.
 //!
-//! A definition begins on a line with its keyword and ends at the `;` outside of braces and comments.
-//! None of its lines is indented less than the first, and what does not parse is none.
+//! A definition begins on a line with its keyword and ends at the `;` outside of braces and
+//! comments. None of its lines is indented less than the first. Text that does not parse is not a
+//! definition.
 
 use std::collections::HashMap;
 
@@ -23,12 +24,12 @@ pub struct ProseBlock {
     pub section: Option<String>,
     /// The names that the block defines.
     pub names: Vec<String>,
-    /// The line of an earlier definition of the same names. This one is compared with it, and not
-    /// compiled.
+    /// The line of an earlier definition of the same names. This definition is compared with the
+    /// earlier one, and not compiled.
     pub repeats: Option<usize>,
 }
 
-/// Returns the XDR of a document, and what it was found in.
+/// Returns the XDR of a document, and the blocks that contain it.
 pub(super) fn read(document: &Document, sections: &[String]) -> (Blocks, Vec<ProseBlock>) {
     let lines = lines(document, sections);
     let mut blocks = Blocks::default();
@@ -95,7 +96,7 @@ fn lines(document: &Document, sections: &[String]) -> Vec<Line> {
         .collect()
 }
 
-/// Returns true for a section that is one of the wanted, or within one.
+/// Returns true for a section that is one of `sections` or a subsection of one.
 fn is_within(number: &str, sections: &[String]) -> bool {
     sections.iter().any(|wanted| {
         let rest = number.strip_prefix(wanted.as_str());
@@ -103,18 +104,18 @@ fn is_within(number: &str, sections: &[String]) -> bool {
     })
 }
 
-/// What begins at a line.
+/// The construct that begins at a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     None,
-    /// A definition that does not end; the lines up to the one that shows it.
+    /// A definition that does not end, with the number of lines up to the one that shows it.
     Broken(usize),
-    /// A definition of so many lines.
+    /// A complete definition, with its number of lines.
     Whole(usize),
 }
 
-/// Returns the extent of a definition at the first line. The lines of a broken one are not read
-/// again, so that all take linear time.
+/// Returns the extent of a definition at the first line. The lines of a broken definition are not
+/// read again, so that the search takes linear time.
 fn extent(lines: &[Line]) -> Extent {
     let indent = |line: &Line| line.content.len() - line.content.trim_start().len();
     let Some(first) = lines.first().filter(|line| starts(&line.content)) else {
@@ -164,7 +165,7 @@ fn starts(line: &str) -> bool {
     keyword && words.next().is_some()
 }
 
-/// Returns the names that a block defines; `None` if it is no XDR.
+/// Returns the names that a block defines; `None` if it is not XDR.
 fn names(block: &[Line]) -> Option<Vec<String>> {
     let mut sources = SourceMap::new();
     let document = sources.add_document("", "");
@@ -198,9 +199,12 @@ mod tests {
 
     #[test]
     fn definitions_are_distinguished_from_prose() {
-        let text = "1. A\n\n   struct of two; a\n   union\n   const\n\n      struct a {\n         int b;\n\n\
-                    Author     [Page 1]\n\u{c}\nRFC 1    A    1999\n\n         /* ; */ int c;\n      };\n\n\
-                    2. B\n\n      struct open {\n   Prose.\n\n      const C = 1; const\n      enum d {\n        E = 1 };\n";
+        let text = "1. A\n\n   struct of two; a\n   union\n   const\n\
+                    \n      struct a {\n         int b;\n\n\
+                    Author     [Page 1]\n\u{c}\nRFC 1    A    1999\n\
+                    \n         /* ; */ int c;\n      };\n\n\
+                    2. B\n\n      struct open {\n   Prose.\n\n      const C = 1; const\n      \
+                    enum d {\n        E = 1 };\n";
         assert_eq!(
             found(text, &[]),
             [(7, 15, "a".to_owned()), (23, 24, "d".to_owned())]

@@ -61,7 +61,7 @@ fn erratum(document: &str, line: usize, old: &str, new: &str) -> Erratum {
 }
 
 #[test]
-fn counts_of_lines_copies_sections_and_pages_of_the_drafts() {
+fn drafts_have_the_expected_counts() {
     let expected = [
         ("draft-cel-nfsv4-rpcrdma-version-two-01.txt", 129, 0, 26, 16),
         ("draft-dnoveck-nfsv4-rpcrdma-rtrext-02.txt", 301, 14, 49, 0),
@@ -110,7 +110,8 @@ fn lines_of_a_draft_have_a_page_and_a_section() {
 
 #[test]
 fn errata_are_applied_in_order() {
-    let text = "   /// typedef a uint32;\n   <CODE BEGINS>\n   typedef a uint32;\n   const B =\n   1;\n   <CODE ENDS>\n";
+    let text = "   /// typedef a uint32;\n   <CODE BEGINS>\n   typedef a uint32;\n   const B \
+                =\n   1;\n   <CODE ENDS>\n";
     let errata = [
         erratum("d.txt", 1, "a uint32", "uint32 a"),
         erratum("d.txt", 1, "uint32 a;", "uint32 b;\ntypedef b a;"),
@@ -204,7 +205,8 @@ fn the_format_depends_on_the_name_and_then_on_the_content() {
 fn page_breaks_and_line_ends_are_removed() {
     let text = "/// struct a {\r\n\r\nN   [Page 1]\r\n\u{c}\r\nRFC 1   T   1999\r\n\r\n   ///   \
         int b;\r\n/// };\r\n\
-                <CODE BEGINS>\r\nstruct a {\r\nN   [Page 2]\r\n\u{c}RFC 1   T   1999\r\n\tint b;\r\n};\r\n<CODE ENDS>\r\n";
+                <CODE BEGINS>\r\nstruct a {\r\nN   [Page 2]\r\n\u{c}RFC 1   T   1999\r\n\
+                \tint b;\r\n};\r\n<CODE ENDS>\r\n";
     let run = run("d.txt", text, &[]);
     assert_eq!(run.xdr(), "struct a {\n  int b;\n};\n");
     assert_eq!(

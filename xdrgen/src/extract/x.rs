@@ -5,7 +5,7 @@ use super::line::{Blocks, Line};
 /// The keywords that begin a definition.
 pub(crate) const KEYWORDS: [&str; 6] = ["typedef", "const", "struct", "enum", "union", "program"];
 
-/// Some editors write it at the start of a file.
+/// The byte order mark, which some editors write at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Returns the lines of a plain XDR file.

@@ -4,12 +4,12 @@ use super::lines::Line;
 use super::pieces::{Piece, PieceKind};
 use crate::parse::lexer::TokenKind;
 
-/// A body in braces, or the text outside of all.
+/// The kind of a body in braces. The text outside of all bodies counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
     /// Its members end with a comma.
     Enum,
-    /// After its brace comes the next definition, without a semicolon.
+    /// No semicolon separates its brace from the next definition.
     Namespace,
     /// Its items end with a semicolon.
     Other,
@@ -42,14 +42,14 @@ fn next_token(pieces: &[Piece<'_>]) -> Option<TokenKind> {
 #[derive(Default)]
 struct Layout {
     lines: Vec<Line>,
-    /// The line that is being filled.
+    /// The current line.
     line: Line,
     bodies: Vec<Body>,
     /// The number of open parentheses.
     parentheses: usize,
-    /// The token before, and the one before it.
+    /// The last two tokens, the last one first.
     previous: [Option<TokenKind>; 2],
-    /// The body that the next brace of the current item opens.
+    /// The kind of body that the next brace of the current item opens.
     opens: Option<Body>,
     /// Whether the current item is complete, so that the next token begins another one.
     item_ended: bool,
@@ -99,7 +99,7 @@ impl Layout {
         self.opens = None;
     }
 
-    /// Notes what a token opens and closes, and returns whether an item ends with it.
+    /// Updates the state for a token, and returns whether an item ends with it.
     fn ends_item(&mut self, kind: TokenKind, text: &str) -> bool {
         let is_outside = self.parentheses == 0;
         match kind {
@@ -122,7 +122,8 @@ impl Layout {
         false
     }
 
-    /// Returns the indentation of a line that begins with a token. Cases are where their union is.
+    /// Returns the indentation of a line that begins with a token. Cases are indented as their
+    /// union.
     fn indent(&self, first: Option<TokenKind>) -> usize {
         let bodies = self.bodies.iter().filter(|body| **body != Body::Namespace);
         let label = usize::from(first.is_some_and(is_label));
@@ -162,7 +163,7 @@ impl Layout {
         self.line.add_comment(piece);
     }
 
-    /// Adds lines that stay as they are.
+    /// Adds lines without a change.
     fn verbatim(&mut self, piece: &Piece<'_>) {
         let continues = !self.item_ended && !self.line.is_empty();
         self.end_line();

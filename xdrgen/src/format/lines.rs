@@ -1,4 +1,4 @@
-//! Lines of a formatted text: aligns what stands below each other, and prints.
+//! Aligns and prints the lines of a formatted text.
 
 use super::pieces::{Piece, PieceKind, width};
 use crate::parse::lexer::TokenKind;
@@ -13,7 +13,7 @@ const ALIGNED: usize = 44;
 #[derive(Clone, Debug)]
 pub(super) struct Remark {
     text: String,
-    /// The column at which it began before.
+    /// The column at which it began before formatting.
     column: usize,
     /// Whether nothing can follow it on its line.
     is_last: bool,
@@ -127,7 +127,7 @@ impl Line {
     }
 }
 
-/// Moves the further lines of a comment by as much as its first line moves.
+/// Moves the further lines of a comment by the same distance as its first line.
 fn shifted(text: &str, old: usize, new: usize) -> String {
     let mut lines = text.split('\n');
     let mut moved = lines.next().unwrap_or_default().trim_end().to_owned();
@@ -168,8 +168,8 @@ pub(super) fn print(mut lines: Vec<Line>) -> String {
     out
 }
 
-/// Aligns the `=` of the members of each enum. Comments between members do not matter, blank lines
-/// do.
+/// Aligns the `=` of the members of each enum. Comments between members do not interrupt the
+/// alignment; blank lines do.
 fn align_equals(lines: &mut [Line]) {
     let mut start = 0;
     while start < lines.len() {

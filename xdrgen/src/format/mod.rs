@@ -1,9 +1,9 @@
-//! Formats plain XDR: indentation, blanks and line breaks. Every token and every comment stays, in its
-//! order.
+//! Formats plain XDR: indentation, blanks and line breaks. Every token and every comment keeps its
+//! place in the order.
 //!
 //! `pieces.rs` splits a text into tokens, comments and lines for other tools; `layout.rs` arranges
-//! them in lines; `lines.rs` aligns and prints these. The result is parsed again and compared, so that
-//! no defect of this module can change a file's meaning.
+//! them in lines; `lines.rs` aligns and prints these. The result is parsed again and compared, so
+//! that no defect of this module can change a file's meaning.
 
 mod layout;
 mod lines;
@@ -17,9 +17,10 @@ use pieces::{Piece, PieceKind};
 
 /// Formats the XDR of an `.x` file. `name` is for error messages.
 ///
-/// Bodies are indented by four blanks and have one field, member or case on each line. The `=` of the
-/// members of an enum are aligned, and so are comments after code. Blank lines are kept, at most one
-/// in a row. Lines that begin with `%` or `#` stay as they are, and so does what `#if` excludes.
+/// Bodies are indented by four blanks and have one field, member or case on each line. The `=` of
+/// the members of an enum are aligned, and so are comments after code. Blank lines are kept, at
+/// most one in a row. Lines that begin with `%` or `#`, and lines that `#if` excludes, are not
+/// changed.
 ///
 /// ```
 /// let formatted = xdrgen_build::format("a.x", "struct point{int x;int y;};")?;
@@ -69,7 +70,7 @@ fn check_syntax(sources: &SourceMap, id: TextId) -> Result<(), Error> {
     }
 }
 
-/// Returns true if two texts differ in blanks and line breaks alone.
+/// Returns true if two texts differ only in blanks and line breaks.
 fn is_same(old: &[Piece<'_>], new: &[Piece<'_>]) -> bool {
     let is_equal = |(old, new): (&Piece<'_>, &Piece<'_>)| {
         old.kind == new.kind
@@ -81,7 +82,7 @@ fn is_same(old: &[Piece<'_>], new: &[Piece<'_>]) -> bool {
     old.len() == new.len() && old.iter().zip(new).all(is_equal)
 }
 
-/// Returns the tokens of a text, as far as they are in it: the constant of a `#define` is not.
+/// Returns the tokens of a text, without the constants that `#define` adds.
 fn tokens(text: &str) -> Vec<lexer::Token<'_>> {
     let (_, id) = whole("", "");
     let mut tokens = lexer::lex(text, id).tokens;

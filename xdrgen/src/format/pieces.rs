@@ -1,4 +1,4 @@
-//! Splits a text into tokens and what is between them.
+//! Splits a text into tokens and the comments and lines between them.
 
 use super::tokens;
 use crate::parse::lexer::TokenKind;
@@ -14,7 +14,7 @@ pub(super) enum PieceKind {
     Comment,
     /// `// ..`, up to the end of the line.
     LineComment,
-    /// Whole lines for other tools: `%` and `#` lines, and what `#if` excludes.
+    /// Whole lines for other tools: `%` and `#` lines, and lines that `#if` excludes.
     Lines,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Piece<'t> {
     pub(super) column: usize,
 }
 
-/// Returns the pieces of a text, in order. Only blanks are in none.
+/// Returns the pieces of a text, in order. They contain everything except blanks.
 pub(super) fn split(text: &str) -> Vec<Piece<'_>> {
     let mut splitter = Splitter {
         text,
@@ -52,7 +52,7 @@ struct Splitter<'t> {
     pieces: Vec<Piece<'t>>,
     /// The end of the last piece.
     end: usize,
-    /// Whether no token is before on the line.
+    /// Whether no token precedes on the line.
     first_on_line: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'t> Splitter<'t> {
                 _ => match comment(rest) {
                     Some(found) => found,
                     None => {
-                        // What `#if` excludes is no XDR: its lines stay as they are.
+                        // Lines that `#if` excludes are not XDR: they are not changed.
                         at = self
                             .end
                             .max(self.text[..at].rfind('\n').map_or(0, |end| end + 1));
@@ -124,8 +124,8 @@ fn comment(text: &str) -> Option<(PieceKind, usize)> {
         .then(|| (PieceKind::LineComment, line.trim_end().len()))
 }
 
-/// Returns the length of the directive at the start of a text, with the lines that a backslash joins
-/// to it.
+/// Returns the length of the directive at the start of a text, with the lines that a backslash
+/// joins to it.
 fn directive(text: &str) -> usize {
     let mut lines = text.split_inclusive('\n').peekable();
     let mut length = 0;

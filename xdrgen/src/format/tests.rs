@@ -22,12 +22,14 @@ fn constructs() {
     );
     assert_formatted(
         "struct s{struct{int a;enum{X=1}k;}in;union switch(bool b){case TRUE:int y;}v;};",
-        "struct s {\n    struct {\n        int a;\n        enum {\n            X = 1\n        } k;\n    } in;\n    \
+        "struct s {\n    struct {\n        int a;\n        enum {\n            X = 1\n        } \
+         k;\n    } in;\n    \
          union switch (bool b) {\n    case TRUE:\n        int y;\n    } v;\n};\n",
     );
     assert_formatted(
         "program P{version V{void NULL(void)=0;r GET(key,a)=1;}=1;}=0x20;",
-        "program P {\n    version V {\n        void NULL(void) = 0;\n        r GET(key, a) = 1;\n    } = \
+        "program P {\n    version V {\n        void NULL(void) = 0;\n        r GET(key, a) = \
+         1;\n    } = \
          1;\n} = 0x20;\n",
     );
     assert_formatted(
@@ -40,7 +42,8 @@ fn constructs() {
 fn names_of_another_scope() {
     assert_formatted(
         "union u switch(c s){case c::A:int x;case n::c::B:void;default:void;};",
-        "union u switch (c s) {\ncase c::A:\n    int x;\ncase n::c::B:\n    void;\ndefault:\n    void;\n};\n",
+        "union u switch (c s) {\ncase c::A:\n    int x;\ncase n::c::B:\n    void;\n\
+         default:\n    void;\n};\n",
     );
 }
 
@@ -48,11 +51,14 @@ fn names_of_another_scope() {
 fn members_and_comments_are_aligned() {
     assert_formatted(
         "enum e { A=1, /* one */\n LONGER  = 22, // two\n /* alone */\n B = 3\n\n,};\n",
-        "enum e {\n    A      = 1,  /* one */\n    LONGER = 22, // two\n    /* alone */\n    B      = 3,\n};\n",
+        "enum e {\n    A      = 1,  /* one */\n    LONGER = 22, // two\n    /* alone */\n    \
+         B      = 3,\n};\n",
     );
     assert_formatted(
-        "struct s { int a; /* first\n                    * second */\n  /* own\n   * line */ int b;\n};",
-        "struct s {\n    int a; /* first\n             * second */\n    /* own\n     * line */\n    int b;\n};\n",
+        "struct s { int a; /* first\n                    * second */\n  /* own\n   * line */ \
+         int b;\n};",
+        "struct s {\n    int a; /* first\n             * second */\n    /* own\n     * line \
+         */\n    int b;\n};\n",
     );
     assert_formatted(
         "const A /* why */ = 1;\ntypedef int // here\n x;\n/* end */",
@@ -69,11 +75,13 @@ fn blank_lines_are_kept_once() {
 }
 
 #[test]
-fn lines_for_other_tools_stay() {
+fn lines_for_other_tools_are_not_changed() {
     assert_formatted(
-        "%#include  \"a.h\"\n#if 0\n  don't  { /* open\n#endif\n#define N   4\nstruct s {\n%/* c */\n int a;\n\
+        "%#include  \"a.h\"\n#if 0\n  don't  \
+         { /* open\n#endif\n#define N   4\nstruct s {\n%/* c */\n int a;\n\
          #ifdef X\n   int b;\n#endif\n};\n%#define LONG \\\n   1\n",
-        "%#include  \"a.h\"\n#if 0\n  don't  { /* open\n#endif\n#define N   4\nstruct s {\n%/* c */\n    int a;\n\
+        "%#include  \"a.h\"\n#if 0\n  don't  { /* open\n#endif\n#define N   4\nstruct s {\n\
+         %/* c */\n    int a;\n\
          #ifdef X\n   int b;\n#endif\n};\n%#define LONG \\\n   1\n",
     );
 }

@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn headings_are_numbered_within_their_parts() {
-        let text = "---\n# a comment\n--- abstract\n# no\n--- middle\n# A {#a}\n## B ##\n~~~\n# c\n~~~\n\
+        let text = "---\n# a comment\n--- abstract\n# no\n--- middle\n# A {#a}\n## B ##\n~~~\n\
+                    # c\n~~~\n\
                     # D\n#e\n--- back\n# F\n## G\n";
         let found = sections(text);
         let list: Vec<(usize, &str, &str)> = found

@@ -144,7 +144,7 @@ pub(crate) fn sections(text: &str) -> Vec<Section> {
     let mut found: Vec<Section> = Vec::new();
     let mut counters = Counters::default();
     let (mut line, mut counted) = (1, 0);
-    // The section whose `<name>` has not come, and whether its text is next.
+    // The section whose `<name>` was not read yet, and whether its text is next.
     let (mut unnamed, mut in_name) = (None, false);
     for (at, piece) in pieces(text) {
         line += text[counted..at].matches('\n').count();
@@ -188,7 +188,7 @@ pub(crate) fn sections(text: &str) -> Vec<Section> {
     found
 }
 
-/// The numbers of the sections that are open, and of their last parts.
+/// The numbers of the open sections, and of their last subsections.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// The number of the last part at each level.
@@ -200,7 +200,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Numbers what follows as appendices.
+    /// Numbers the following sections as appendices.
     pub(super) fn begin_appendices(&mut self) {
         *self = Self {
             appendix: true,
@@ -208,8 +208,8 @@ impl Counters {
         };
     }
 
-    /// Returns the number of the next section at the current level, and enters it. A section within
-    /// one without a number has none.
+    /// Returns the number of the next section at the current level, and enters it. A subsection of
+    /// a section without a number has no number.
     fn open(&mut self, numbered: bool) -> Option<String> {
         if !numbered || self.unnumbered > 0 {
             self.unnumbered += 1;
@@ -253,9 +253,11 @@ mod tests {
     #[test]
     fn sections_have_the_numbers_of_the_renderers() {
         let text = "<?xml version='1.0'?>\n<!DOCTYPE rfc [\n <!ENTITY a \"b\">\n]>\n<rfc><middle>\n\
-            <section title=\"A &amp; b\">\n<!-- <section> -->\n<section>\n<name>C <em>d</em>\n</name>\n\
+            <section title=\"A &amp; b\">\n<!-- <section> -->\n<section>\n<name>C <em>d</em>\n\
+            </name>\n\
             </section></section>\n<section numbered=\"false\"><section/></section>\n\
-            <section title='E'></section></middle>\n<back><section title=\"F\"><section title=\"G\">\
+            <section title='E'></section></middle>\n<back><section title=\"F\"><section \
+            title=\"G\">\
             </section></section></back></rfc>";
         let found = sections(text);
         let list: Vec<(usize, &str, &str)> = found
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_documents_end() {
+    fn damaged_documents_terminate() {
         for text in [
             "<",
             "<a",

@@ -50,11 +50,13 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Bool "bool", Case "case", Const "const", Default "default", Double "double", Enum "enum", Float "float",
-    Hyper "hyper", Int "int", Opaque "opaque", Quadruple "quadruple", String "string", Struct "struct",
-    Switch "switch", Typedef "typedef", Union "union", Unsigned "unsigned", Void "void",
-    BraceOpen "{", BraceClose "}", ParenOpen "(", ParenClose ")", BracketOpen "[", BracketClose "]", AngleOpen "<",
-    AngleClose ">", Comma ",", Semicolon ";", Colon ":", Equal "=", Star "*",
+    Bool "bool", Case "case", Const "const", Default "default", Double "double", Enum "enum",
+    Float "float", Hyper "hyper", Int "int", Opaque "opaque", Quadruple "quadruple",
+    String "string", Struct "struct", Switch "switch", Typedef "typedef", Union "union",
+    Unsigned "unsigned", Void "void",
+    BraceOpen "{", BraceClose "}", ParenOpen "(", ParenClose ")", BracketOpen "[",
+    BracketClose "]", AngleOpen "<", AngleClose ">", Comma ",", Semicolon ";", Colon ":",
+    Equal "=", Star "*",
 }
 
 /// A token.
@@ -264,7 +266,7 @@ impl<'t> Lexer<'t> {
         self.push(TokenKind::Semicolon, ";", span);
     }
 
-    /// Adds a macro as a constant. Returns false if it is none.
+    /// Adds a macro as a constant. Returns false if its value is not a constant.
     fn constant(&mut self, definition: Definition<'_>, span: Span) -> bool {
         let Some(kind) = macros::value(definition.value) else {
             return false;
@@ -329,8 +331,8 @@ impl<'t> Lexer<'t> {
         TokenKind::Malformed
     }
 
-    /// Reports the first `/*` in a comment: the end of the comment before may be missing. Part of a
-    /// pattern such as `src/*` is none.
+    /// Reports the first `/*` in a comment: the end of the comment before may be missing. A `/*`
+    /// within a pattern such as `src/*` does not count.
     fn nested_comment(&mut self, comment: &str, span: Span) {
         let inner = comment.match_indices("/*").map(|(at, _)| at);
         let opens = |at: &usize| {
@@ -437,8 +439,8 @@ fn is_include(line: &str) -> bool {
         .is_some_and(|command| command.trim_start().starts_with("include"))
 }
 
-/// Returns the input from the next preprocessor line on. In what is `for_header`, a line for C is
-/// one, too.
+/// Returns the input from the next preprocessor line on. If `for_header` is true, lines for C count
+/// as preprocessor lines.
 fn next_directive(mut rest: &str, for_header: bool) -> &str {
     while let Some(end) = rest.find('\n') {
         rest = &rest[end + 1..];

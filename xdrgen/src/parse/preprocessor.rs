@@ -3,7 +3,7 @@
 //!
 //! A macro is defined only by a `#define` in the same text. The macros that rpcgen defines
 //! (`RPC_HDR` and similar) select C code for one of its outputs; they are undefined here. Lines for
-//! its header are of use all the same: all other outputs include it.
+//! the header are evaluated nevertheless, because all other outputs include the header.
 
 use std::collections::HashSet;
 
@@ -23,11 +23,12 @@ struct Branch {
     taken: bool,
     /// Whether the current branch is active.
     active: bool,
-    /// Whether the current branch is for the header that rpcgen makes, and inactive for that alone.
+    /// Whether the current branch is inactive only because it is for the header that rpcgen
+    /// generates.
     header: bool,
 }
 
-/// What rpcgen defines when it makes a header.
+/// The macro that rpcgen defines when it generates a header.
 const HEADER: &str = "RPC_HDR";
 
 /// `#define NAME value`.
@@ -82,7 +83,7 @@ impl<'t> Preprocessor<'t> {
         self.branches.last().is_none_or(|branch| branch.active)
     }
 
-    /// Returns true if the lines that follow are for the header that rpcgen makes alone.
+    /// Returns true if the following lines are only for the header that rpcgen generates.
     pub(super) fn is_for_header(&self) -> bool {
         self.branches.last().is_some_and(|branch| branch.header)
     }

@@ -35,7 +35,7 @@ enum Item {
     Nothing,
 }
 
-/// What a text contains.
+/// The content of a text.
 #[derive(Default)]
 pub(super) struct Items {
     pub(super) definitions: Vec<Definition>,

@@ -11,8 +11,8 @@ pub enum Prelude {
     /// `int32_t`, `uint64_t`, `u_int`, `bool_t` and similar types, which rpcgen takes from C. A
     /// type of less than 32 bits is encoded in four bytes.
     C,
-    /// `AUTH_SYS`, `RPCSEC_GSS`, `authsys_parms`, `des_block`, `netobj`, which rpcgen takes from the headers of
-    /// ONC RPC. A definition that a document uses becomes part of its module.
+    /// `AUTH_SYS`, `RPCSEC_GSS`, `authsys_parms`, `des_block`, `netobj`, which rpcgen takes from
+    /// the headers of ONC RPC. A definition that a document uses becomes part of its module.
     Rpc,
     /// `netbuf`, which rpcgen takes from the headers of TI-RPC (RFC 1833).
     Rpcb,

@@ -22,8 +22,8 @@ pub struct FixedDocument {
 
 /// Applies the suggested fixes, and returns the documents that they change. Nothing is written.
 ///
-/// A fix is left out if it is one of several for its defect, changes more than one line, overlaps
-/// with another one, or is not for the document as published but for one that an erratum changed.
+/// A fix is skipped if it is one of several for its defect, changes more than one line, overlaps
+/// with another fix, or applies to a line that an erratum changed.
 #[must_use]
 pub fn fixed_documents(sources: &SourceMap, diagnostics: &[Diagnostic]) -> Vec<FixedDocument> {
     let mut changes: BTreeMap<DocumentId, Vec<(Range<usize>, &str)>> = BTreeMap::new();
@@ -53,8 +53,8 @@ pub fn fixed_documents(sources: &SourceMap, diagnostics: &[Diagnostic]) -> Vec<F
         .collect()
 }
 
-/// Returns the byte range of the document that a fix replaces. Returns `None` if the fix changes more
-/// than one line, or is for a line that an erratum changed.
+/// Returns the byte range of the document that a fix replaces. Returns `None` if the fix changes
+/// more than one line, or is for a line that an erratum changed.
 #[must_use]
 pub fn fix_range(sources: &SourceMap, fix: &Fix) -> Option<Range<usize>> {
     place::changes_one_line(sources, fix).then(|| sources.document_range(fix.span))
@@ -86,7 +86,7 @@ mod tests {
     use super::apply;
 
     #[test]
-    fn changes_that_overlap_are_left_out() {
+    fn overlapping_changes_are_skipped() {
         let text = "one two three";
         let changes = [
             (0..3, "1"),

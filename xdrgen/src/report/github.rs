@@ -1,4 +1,4 @@
-//! Renders diagnostics as commands of GitHub's workflows, which become annotations of a change.
+//! Renders diagnostics as GitHub workflow commands, which become annotations of a change.
 
 use std::fmt::{self, Write as _};
 
@@ -7,12 +7,12 @@ use super::place::LineRange;
 use crate::diagnostic::Diagnostic;
 use crate::source::SourceMap;
 
-/// Renders diagnostics as commands of GitHub's workflows, one on each line. A step of a workflow that
+/// Renders diagnostics as commands of GitHub's workflows, one on each line. A workflow step that
 /// prints `::error file=FILE,line=LINE,..::MESSAGE` annotates the line in the list of changes. The
 /// message contains the notes and the suggested fixes.
 ///
-/// The names of files are those that the user gave: they are found if they begin at the root of the
-/// repository. GitHub shows at most ten errors and ten warnings of a step.
+/// File names are those that the user gave. GitHub finds them if they are relative to the root of
+/// the repository. It shows at most ten errors and ten warnings for each step.
 #[must_use]
 pub fn github(sources: &SourceMap, diagnostics: &[Diagnostic]) -> String {
     let lines = diagnostics.iter();
@@ -33,7 +33,7 @@ fn command(sources: &SourceMap, diagnostic: &Diagnostic) -> String {
     format!("::{level} {place}title=xdrgen({code})::{message}\n")
 }
 
-/// Returns the properties of a place, each with a comma after it. A range of columns is only valid
+/// Returns the properties of a position, each followed by a comma. A range of columns is only valid
 /// within one line.
 fn place(sources: &SourceMap, span: crate::source::Span) -> String {
     let range = LineRange::of(sources, span);
@@ -46,7 +46,7 @@ fn place(sources: &SourceMap, span: crate::source::Span) -> String {
     place
 }
 
-/// Returns the message with its label, notes and fixes, each on a line.
+/// Returns the message with its label, notes and fixes, one per line.
 fn message(diagnostic: &Diagnostic) -> String {
     let mut text = diagnostic.message.clone();
     let mut add = |line: &str| {
@@ -65,7 +65,7 @@ fn message(diagnostic: &Diagnostic) -> String {
     text
 }
 
-/// A text in a command; in a property, if it is true.
+/// A text that is escaped for a command; the flag is true for a property.
 struct Escaped<'s>(&'s str, bool);
 
 impl fmt::Display for Escaped<'_> {
@@ -89,7 +89,7 @@ mod tests {
     use super::Escaped;
 
     #[test]
-    fn what_ends_a_command_or_a_property_is_escaped() {
+    fn command_and_property_delimiters_are_escaped() {
         let text = "50%, a:b\r\nc";
         assert_eq!(Escaped(text, false).to_string(), "50%25, a:b%0D%0Ac");
         assert_eq!(Escaped(text, true).to_string(), "50%25%2C a%3Ab%0D%0Ac");

@@ -1,5 +1,5 @@
-//! Renders diagnostics: as excerpts for people, as one line for a log, and as JSON, SARIF or commands
-//! of GitHub's workflows for tools.
+//! Renders diagnostics: as excerpts for people, as one line for a log, and as JSON, SARIF or
+//! commands of GitHub's workflows for tools.
 
 mod fixes;
 mod github;
@@ -47,8 +47,8 @@ pub fn human(sources: &SourceMap, diagnostics: &[Diagnostic], style: Style) -> S
     reports.join("\n")
 }
 
-/// Folds the diagnostics that follow from one defect: of the uses of an undefined name, the first is
-/// left, with the number of the others.
+/// Folds the diagnostics that follow from one defect: only the first use of an undefined name
+/// remains, with the number of the others.
 #[must_use]
 pub fn folded(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
     let is_use =

@@ -10,8 +10,8 @@ use crate::source::{SourceMap, Span};
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// Renders diagnostics as a log of SARIF 2.1.0 with one run, in one line. Code scanning services and
-/// editors read it.
+/// Renders diagnostics as a log of SARIF 2.1.0 with one run, in one line. Code scanning services
+/// and editors read it.
 ///
 /// The log contains all codes with their default levels. A result has its position, its notes as
 /// related locations, and those fixes that change one line of the document as published. A relative
@@ -260,7 +260,7 @@ fn uri(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn names_of_files_are_uris() {
+    fn file_names_are_uris() {
         assert_eq!(super::uri("spec/a b:c.x"), "spec/a%20b%3Ac.x");
         assert_eq!(super::uri("/tmp/é.x"), "file:///tmp/%C3%A9.x");
     }

@@ -30,7 +30,7 @@ fn span(sources: &SourceMap, text: TextId, of: &str) -> Span {
 }
 
 #[test]
-fn a_report_looks_like_one_of_rustc() {
+fn report_has_the_style_of_rustc() {
     let (sources, _, text) = draft();
     let whole = span(&sources, text, "typedef propid          uint32");
     let name = span(&sources, text, "uint32");

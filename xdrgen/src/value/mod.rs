@@ -1,4 +1,4 @@
-//! Decodes bytes into trees of values, and encodes trees, according to a schema. Empty is
+//! Decodes bytes into trees of values, and encodes trees, according to a schema. No code is
 //! generated or compiled.
 //!
 //! The command `xdrgen decode` shows these trees, and tests compare them with generated code. This

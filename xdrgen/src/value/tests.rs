@@ -5,6 +5,7 @@ use super::DecodeErrorKind::*;
 use super::*;
 use crate::{Config, Module, Overlay};
 
+mod encode_errors;
 mod limits;
 mod render;
 mod trees;
@@ -129,5 +130,27 @@ fn names_are_found() {
         ("", "no type is named ``"),
     ] {
         assert_eq!(schema.find(name).unwrap_err().to_string(), message);
+    }
+}
+
+/// Returns a union whose discriminant is `w`.
+fn union<'s>(
+    discriminant: Value<'s>,
+    ty: &'s str,
+    case: &'s str,
+    content: Option<(&'s str, Node<'s>)>,
+) -> Value<'s> {
+    let discriminant = Node {
+        offset: 0,
+        length: 4,
+        ty: Cow::Borrowed(ty),
+        value: discriminant,
+    };
+    let content = content.map(|(name, node)| (name, Box::new(node)));
+    Value::Union {
+        name: "w",
+        discriminant: Box::new(discriminant),
+        case,
+        content,
     }
 }

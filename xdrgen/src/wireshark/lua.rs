@@ -1,8 +1,8 @@
-//! Values of Lua, and their text.
+//! Lua values, and their source text.
 
 use std::fmt;
 
-/// A constant expression of Lua.
+/// A constant Lua expression.
 #[derive(Clone, Debug)]
 pub(super) enum LuaValue {
     Bool(bool),
@@ -21,7 +21,7 @@ impl LuaValue {
         Self::Text(text.into())
     }
 
-    /// Returns an index of Lua, where the first is 1.
+    /// Returns a Lua index, which starts at 1.
     pub(super) fn index(index: usize) -> Self {
         Self::Integer(i128::try_from(index).unwrap_or(i128::MAX) + 1)
     }
@@ -64,7 +64,7 @@ impl fmt::Display for LuaValue {
     }
 }
 
-/// Writes a string of Lua: whatever is no plain ASCII is escaped by its bytes.
+/// Writes a Lua string. Bytes that are not printable ASCII are escaped.
 fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("\"")?;
     for byte in text.bytes() {

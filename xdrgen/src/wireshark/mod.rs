@@ -1,9 +1,9 @@
-//! Emits a dissector for Wireshark: a file of Lua that shows the messages of a type, with the
+//! Emits a dissector for Wireshark: a Lua script that shows the messages of a type, with the
 //! overlays of all modules.
 //!
-//! The file has tables of the types and fields that a message reaches, and one interpreter of them,
-//! `dissector.lua`, which follows RFC 4506 and the [`ir`](crate::ir) as [`value`](crate::value)
-//! does.
+//! The script contains tables of the types and fields that a message can contain, and an
+//! interpreter of these tables, `dissector.lua`, which follows RFC 4506 and the [`ir`](crate::ir)
+//! as [`value`](crate::value) does.
 
 mod lua;
 mod tables;
@@ -15,7 +15,7 @@ use crate::value::FindError;
 use lua::LuaValue;
 use tables::Builder;
 
-/// What follows the tables in each file.
+/// The interpreter, which follows the tables in each script.
 const INTERPRETER: &str = include_str!("dissector.lua");
 
 /// The settings of a dissector.
@@ -39,14 +39,14 @@ pub struct Dissector {
     payload: Option<String>,
 }
 
-/// Why there is no dissector.
+/// The reason why no dissector can be generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DissectorError {
     /// No type, or more than one, has the name.
     Type(FindError),
-    /// The type of the message is no struct.
+    /// The type of the message is not a struct.
     NotAStruct(String),
-    /// The message has no such field, or it is no 32-bit number at a fixed offset.
+    /// The message has no such field, or the field is not a 32-bit number at a fixed offset.
     Field(String),
     /// Wireshark does not accept this as a protocol's name.
     Protocol(String),
@@ -91,17 +91,17 @@ impl Dissector {
         }
     }
 
-    /// Sets the protocol's name, with which all fields begin: `rpcrdma2`. The default is the name of
-    /// the message's type.
+    /// Sets the protocol's name, such as `rpcrdma2`, which is the prefix of all field names. The
+    /// default is the name of the message's type.
     #[must_use]
     pub fn protocol(mut self, name: impl Into<String>) -> Self {
         self.protocol = Some(name.into());
         self
     }
 
-    /// Tells messages from those of other protocols by a field with a certain value. A message that
-    /// has it and can't be decoded is shown as malformed. Without any such field, only what can be
-    /// decoded is taken for a message.
+    /// Distinguishes messages from those of other protocols by the value of a field. A message that
+    /// has this value and cannot be decoded is shown as malformed. Without such a field, only bytes
+    /// that can be decoded are shown as a message.
     #[must_use]
     pub fn expect(mut self, field: impl Into<String>, value: u32) -> Self {
         self.expected.push((field.into(), value));
@@ -109,7 +109,7 @@ impl Dissector {
     }
 
     /// Allows bytes after a message, and sets the dissector that shows them, by its name in
-    /// Wireshark: `rpc`. An empty name leaves them alone.
+    /// Wireshark, such as `rpc`. With an empty name they are not dissected.
     #[must_use]
     pub fn payload(mut self, dissector: impl Into<String>) -> Self {
         self.payload = Some(dissector.into());
@@ -127,7 +127,8 @@ impl Dissector {
     /// The schema must come from a compilation without errors.
     ///
     /// # Errors
-    /// Fails if the settings name what the schema does not have, or what Wireshark does not accept.
+    /// Fails if the settings name an item that the schema does not contain, or a name that
+    /// Wireshark does not accept.
     pub fn generate(&self, schema: &Schema) -> Result<String, DissectorError> {
         let root = schema.find(&self.message)?;
         let protocol = self.name();
@@ -213,8 +214,11 @@ fn offset_of(schema: &Schema, fields: &[Field], name: &str) -> Option<u32> {
         let ty = schema.resolve(&field.ty);
         if field.name == name {
             let primitives = [Primitive::U32, Primitive::I32];
-            let number = matches!(ty, Type::Primitive(primitive) if primitives.contains(primitive))
-                || matches!(ty, Type::Named(id) if matches!(schema.ty(*id).kind, TypeDefKind::Enum(_)));
+            let number = match ty {
+                Type::Primitive(primitive) => primitives.contains(primitive),
+                Type::Named(id) => matches!(schema.ty(*id).kind, TypeDefKind::Enum(_)),
+                _ => false,
+            };
             return number.then_some(offset);
         }
         let layout = schema.layout_of(ty);

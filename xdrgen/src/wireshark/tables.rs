@@ -1,4 +1,5 @@
-//! The tables of a dissector: the types that a message reaches, and the fields that Wireshark shows.
+//! The tables of a dissector: the types that a message can contain, and the fields that Wireshark
+//! shows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +9,7 @@ use crate::ir::{
 };
 use crate::value::{is_empty, is_plain};
 
-/// The tables, as text of Lua.
+/// The tables, as Lua source text.
 pub(super) struct Tables {
     /// A field on each line: name, label, kind, and the names of an enum's values.
     pub(super) fields: Vec<LuaValue>,
@@ -95,7 +96,7 @@ impl<'s> Builder<'s> {
         }
     }
 
-    /// Returns the index of a type, which is defined later if it is new.
+    /// Returns the index of a type. A new type is defined later.
     fn place(&mut self, id: TypeId) -> LuaValue {
         let next = self.places.len();
         let place = *self.places.entry(id).or_insert(next);
@@ -222,8 +223,8 @@ impl<'s> Builder<'s> {
         LuaValue::Record(entries)
     }
 
-    /// Returns the index of a field. Types or overlays of several modules may lead to one name: it
-    /// is one field if the kind is the same, and otherwise has a number.
+    /// Returns the index of a field. Types or overlays of several modules may have the same name:
+    /// they share a field if the kind is the same; otherwise the name gets a number.
     fn field(&mut self, path: &str, label: &str, leaf: Leaf) -> LuaValue {
         let mut rest = vec![LuaValue::text(label), LuaValue::text(leaf.name())];
         if let Leaf::Enum(id) = leaf

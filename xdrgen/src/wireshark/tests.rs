@@ -5,7 +5,8 @@ use crate::{Config, Module, Overlay, Schema};
 
 const XDR: &str = "
     enum kind { ONE = 1, TWO = 2 };
-    struct message { unsigned hyper id; kind what; unsigned magic; opaque data<>; struct chain *next; };
+    struct message { unsigned hyper id; kind what; unsigned magic; opaque data<>; struct chain \
+                   *next; };
     struct chain { unsigned value<4>; struct chain *next; };
     struct one { bool yes; };
 ";
@@ -29,7 +30,7 @@ fn schema() -> Schema {
 }
 
 #[test]
-fn every_type_that_a_message_reaches_is_there_once() {
+fn each_reachable_type_is_listed_once() {
     let lua = Dissector::new("envelope")
         .protocol("p")
         .generate(&schema())
@@ -48,7 +49,7 @@ fn every_type_that_a_message_reaches_is_there_once() {
 }
 
 #[test]
-fn the_offset_of_an_expected_field_is_known_or_it_is_refused() {
+fn expected_field_needs_a_fixed_offset() {
     let message = Dissector::new("message");
     let lua = message
         .clone()
@@ -63,7 +64,7 @@ fn the_offset_of_an_expected_field_is_known_or_it_is_refused() {
 }
 
 #[test]
-fn what_can_be_no_dissector_is_refused() {
+fn invalid_settings_are_rejected() {
     let generate = |name: &str| Dissector::new(name).generate(&schema());
     assert!(matches!(generate("nothing"), Err(DissectorError::Type(_))));
     assert!(matches!(

@@ -1,4 +1,4 @@
-//! fastxdr decodes, and nothing else.
+//! The codec of fastxdr, which only decodes.
 
 use std::convert::TryFrom;
 use std::hint::black_box;
@@ -24,8 +24,8 @@ pub(crate) fn prepare(name: &str, bytes: Vec<u8>) -> Result<Jobs, String> {
     let bytes = Bytes::from(bytes);
     match name {
         "v2-msg" | "v2-msg-chunks" | "v2-long-call" => decoder(bytes, read::<Header>),
-        // Refused: of an opaque it counts the bytes without their length, by which it passes the
-        // elements of an array.
+        // It rejects this message: it counts the bytes of an opaque without the length word when it
+        // skips the elements of an array.
         "connprop" => decoder(bytes, read_both::<optinfo_connprop<Bytes>>),
         "xmtreq" => decoder(bytes, read_both::<optxmt_req>),
         "v1-msg" | "v1-msg-chunks" | "v1-long-call" => decoder(bytes, read::<rdma_msg>),
@@ -39,8 +39,8 @@ pub(crate) fn prepare(name: &str, bytes: Vec<u8>) -> Result<Jobs, String> {
     }
 }
 
-/// It writes nothing that could be compared with what it read. What it reads, it reads to the last
-/// byte.
+/// Creates the job of decoding. fastxdr has no encoder with which to compare the value. A decode
+/// must consume all bytes.
 fn decoder<T: 'static>(
     bytes: Bytes,
     decode: impl Fn(&Bytes) -> Result<T, Error> + 'static,
@@ -49,9 +49,9 @@ fn decoder<T: 'static>(
     Ok(Jobs::default().with("decode", move || decode(black_box(&bytes))))
 }
 
-/// All of the bytes as a `T`.
+/// Decodes all bytes as a `T`.
 fn read<T: for<'a> TryFrom<&'a mut Bytes, Error = Error>>(bytes: &Bytes) -> Result<T, Error> {
-    // One that counts its users, as of what was received: a decoder eats it.
+    // A reference-counted clone, because the decoder consumes its input.
     let mut bytes = bytes.clone();
     let value = T::try_from(&mut bytes)?;
     if bytes.is_empty() {
@@ -61,7 +61,7 @@ fn read<T: for<'a> TryFrom<&'a mut Bytes, Error = Error>>(bytes: &Bytes) -> Resu
     }
 }
 
-/// A header, and what its opaque holds.
+/// Decodes a header and the content of its opaque.
 fn read_both<T: for<'a> TryFrom<&'a mut Bytes, Error = Error>>(
     bytes: &Bytes,
 ) -> Result<(Header, T), Error> {

@@ -1,4 +1,4 @@
-//! xdr-codec, with what xdrgen 0.4 generates for it.
+//! The codec of xdr-codec, with code that xdrgen 0.4 generates.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -39,12 +39,12 @@ pub(crate) fn prepare(name: &str, bytes: Vec<u8>) -> Result<Jobs, String> {
     jobs.map_err(|error| error.to_string().replace('\n', " "))
 }
 
-/// Read from a slice and written to one.
+/// A type that is read from a slice and written to a slice.
 trait Codec: for<'a> Unpack<&'a [u8]> + for<'a> Pack<&'a mut [u8]> + 'static {}
 
 impl<T: for<'a> Unpack<&'a [u8]> + for<'a> Pack<&'a mut [u8]> + 'static> Codec for T {}
 
-/// All of the bytes as a `T`.
+/// Decodes all bytes as a `T`.
 fn read<T: Codec>(mut bytes: &[u8]) -> Outcome<T> {
     let (value, _) = T::unpack(&mut bytes)?;
     if bytes.is_empty() {
@@ -79,7 +79,7 @@ fn check(bytes: &[u8], written: &[u8]) -> Outcome<()> {
     }
 }
 
-/// What the opaque of `RDMA2_OPTIONAL` holds, as it is made before it is written.
+/// The content of the opaque of `RDMA2_OPTIONAL`, which is encoded before the header.
 trait Inner: Sized + 'static {
     type Bytes: Codec;
     fn new(bytes: Self::Bytes) -> Outcome<Self>;
@@ -105,7 +105,7 @@ enum Value {
     Support(bkreqsup),
 }
 
-/// The operation, and the values of its properties, which it has in opaques.
+/// The operation, and the values of its properties, which are encoded as opaques.
 struct Connprop(optinfo_connprop, Vec<Value>);
 
 impl Inner for Connprop {
@@ -138,7 +138,7 @@ impl Inner for Connprop {
     }
 }
 
-/// A header, and what its opaque holds.
+/// Decodes a header and the content of its opaque.
 fn read_both<T: Codec>(bytes: &[u8]) -> Outcome<(rpcrdma2_xprt_hdr, T)> {
     let header: rpcrdma2_xprt_hdr = read(bytes)?;
     let rpcrdma2_body::RDMA2_OPTIONAL(optional) = &header.body else {
@@ -148,7 +148,8 @@ fn read_both<T: Codec>(bytes: &[u8]) -> Outcome<(rpcrdma2_xprt_hdr, T)> {
     Ok((header, inner))
 }
 
-/// The opaque is made again each time, in the vector that the header has for it.
+/// Encodes a header and the content of its opaque. The opaque is encoded each time, into the
+/// header's vector.
 fn write_both<T: Inner>(
     header: &mut rpcrdma2_xprt_hdr,
     inner: &mut T,

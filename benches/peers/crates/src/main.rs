@@ -1,11 +1,11 @@
-//! Codecs of other crates, for the benchmark: a question a line on the input, an answer a line on
-//! the output.
+//! Codecs of other crates, for the benchmark. Each line of the input is a request; each line of the
+//! output is its answer.
 //!
-//! - `message NAME HEX`: the tasks that it can do, or `-` and why not;
-//! - `run NAME TASK COUNT`: the nanoseconds that so many executions took.
+//! - `message NAME HEX`: the supported tasks, or `-` and the reason why there are none;
+//! - `run NAME TASK COUNT`: the nanoseconds for COUNT executions.
 //!
-//! The argument says whose: `fastxdr` or `xdr-codec`. What xdrgen 0.4 generates for NFSv4.1 has
-//! unsafe code in it.
+//! The argument selects the codec: `fastxdr` or `xdr-codec`. The code that xdrgen 0.4 generates for
+//! NFSv4.1 contains unsafe code.
 
 mod by_fastxdr;
 mod by_xdr_codec;
@@ -16,7 +16,7 @@ use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// What a codec can do with a message, each so many times.
+/// The tasks that a codec supports for a message. Each job runs a number of times.
 #[derive(Default)]
 struct Jobs(Vec<(&'static str, Job)>);
 
@@ -26,7 +26,7 @@ impl Jobs {
     fn with<R>(mut self, task: &'static str, work: impl Fn() -> R + 'static) -> Self {
         let run = move |count| {
             for _ in 0..count {
-                // Dropping what was made is part of it.
+                // The time includes the drop of the result.
                 black_box(&once(&work));
             }
         };
@@ -35,7 +35,7 @@ impl Jobs {
     }
 }
 
-/// A call that is not merged with its surroundings, as in a program of several modules.
+/// Calls the work without inlining it, as in a program of several modules.
 #[inline(never)]
 fn once<R>(work: &impl Fn() -> R) -> R {
     work()

@@ -51,8 +51,8 @@ enum Command {
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let options = Options::parse();
     let channel = connect(&options).await?;
-    // The server keeps its replies for two minutes: a call whose connection is lost may be sent again
-    // for that long, and is executed once.
+    // The server keeps its replies for two minutes. Within this time a call whose connection is
+    // lost may be retransmitted, and is executed only once.
     let call = CallOptions::DEFAULT
         .resend(Resend::Always)
         .timeout(Duration::from_secs(options.timeout.min(100)));

@@ -1,6 +1,7 @@
 //! The server of the key-value store: over RDMA and TCP, on several threads.
 //!
-//! SIGTERM and SIGINT let it drain: it takes no more connections, and answers the calls that it has.
+//! On SIGTERM and SIGINT it drains: it accepts no more connections, and answers the calls in
+//! flight.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -74,7 +75,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("draining");
     let grace = Duration::from_secs(options.grace);
     let drained = tokio::select! {
-        drained = tokio::time::timeout(grace, server.drain()) => drained.map_err(|_| "calls are left"),
+        drained = tokio::time::timeout(grace, server.drain()) => drained.map_err(|_| "calls are \
+            left"),
         _ = terminate.recv() => Err("told to end at once"),
         _ = interrupt.recv() => Err("told to end at once"),
     };
@@ -85,7 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     );
     match drained {
         Ok(ended) => Ok(ended?),
-        // Threads still serve: they end with the process.
+        // The threads still serve, and end with the process.
         Err(why) => {
             eprintln!("{why}");
             std::process::exit(1)
@@ -93,7 +95,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Returns the control: the admission of peers, and the limits over both transports together.
+/// Returns the control, which admits peers and limits both transports together.
 fn control(options: &Options) -> ServerControl {
     let limits = ServerLimits::new()
         .max_connections(4096)
@@ -111,7 +113,7 @@ fn control(options: &Options) -> ServerControl {
     })
 }
 
-/// Returns the reply cache, so that no retransmitted PUT or DELETE is executed again.
+/// Returns the reply cache, which prevents a second execution of a retransmitted PUT or DELETE.
 fn reply_cache() -> ReplyCache {
     let config = ReplyCacheConfig::new().max_bytes(64 << 20);
     ReplyCache::new(config.max_age(Duration::from_secs(120)))

@@ -84,7 +84,7 @@ fn begins_with_offset(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As bytes, offsets would corrupt the message without an error.
+    /// Without this check, offsets would be read as bytes and corrupt the message silently.
     #[test]
     fn offsets_are_rejected() {
         for line in ["00000000: 0000 0001", "0010   00 00 00 01"] {

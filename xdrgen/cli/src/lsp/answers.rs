@@ -14,7 +14,7 @@ use super::params::{Position, Range};
 use super::project::{self, document_path};
 use super::{symbols, uri};
 
-/// The documents of a compilation, with what converts their positions.
+/// The documents of a compilation, with the line tables that convert their positions.
 struct Places<'c> {
     sources: &'c SourceMap,
     buffers: &'c Buffers,
@@ -44,15 +44,15 @@ impl<'c> Places<'c> {
     }
 }
 
-/// Returns the URI of a document: that of the editor, if it is open.
+/// Returns the URI of a document: the editor's URI if the document is open.
 fn document_uri(document: &Document, buffers: &Buffers) -> String {
     let path = document_path(document);
     let open = buffers.get(&path);
     open.map_or_else(|| uri::of(&path), |buffer| buffer.uri.clone())
 }
 
-/// Returns the diagnostics of each document that has some, by its URI. A diagnostic without a
-/// position, as of a document without XDR, is at the start of the document at `path`.
+/// Returns the diagnostics of each document that has any, by its URI. A diagnostic without a
+/// position, such as that of a document without XDR, is at the start of the document at `path`.
 pub(crate) fn diagnostics(
     compilation: &Compilation,
     buffers: &Buffers,
@@ -90,8 +90,8 @@ fn buffer_uri(buffers: &Buffers, path: &Path) -> String {
     open.map_or_else(|| uri::of(path), |buffer| buffer.uri.clone())
 }
 
-/// Returns a diagnostic of LSP. Notes with a position are related information; the message has the
-/// others, and the text under the caret.
+/// Returns an LSP diagnostic. Notes with a position are related information; the message contains
+/// the other notes and the text under the caret.
 fn rendered(diagnostic: &Diagnostic, range: Range, places: &mut Places<'_>) -> Value {
     let mut message = diagnostic.message.clone();
     if !diagnostic.label.is_empty() {
@@ -175,7 +175,7 @@ pub(crate) fn hover(compilation: &Compilation, path: &Path, offset: usize) -> Op
     Some(json!({ "contents": contents, "range": range }))
 }
 
-/// Returns the place at which what is at a byte offset is defined.
+/// Returns the location of the definition of the name at a byte offset.
 pub(crate) fn definition(
     compilation: &Compilation,
     buffers: &Buffers,
@@ -185,7 +185,7 @@ pub(crate) fn definition(
     let here = project::document(compilation, path)?;
     let symbol = symbols::symbol_at(compilation, here, offset)?;
     let (document, range) = symbol.place(compilation.sources())?;
-    // What a prelude defines is in no file.
+    // The definitions of a prelude are not in a file.
     let path = document_path(document);
     if buffers.get(&path).is_none() && !path.is_file() {
         return None;

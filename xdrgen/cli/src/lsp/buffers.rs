@@ -1,4 +1,4 @@
-//! The texts of open documents, as the editor has them.
+//! The current texts of the documents that are open in the editor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

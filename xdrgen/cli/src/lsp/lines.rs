@@ -4,7 +4,8 @@ use std::ops::Range as Bytes;
 
 use super::params::{Position, Range};
 
-/// The starts of a text's lines. A line ends with `\n`, `\r\n` or `\r` (LSP 3.17, "Text Documents").
+/// The starts of a text's lines. A line ends with `\n`, `\r\n` or `\r` (LSP 3.17, "Text
+/// Documents").
 #[derive(Clone, Debug)]
 pub(crate) struct Lines(Vec<usize>);
 
@@ -33,8 +34,8 @@ impl Lines {
         start..start + line.trim_end_matches(['\r', '\n']).len()
     }
 
-    /// Returns the byte offset of a position. A position beyond the end of its line is that end, and
-    /// one within a character is its start.
+    /// Returns the byte offset of a position. A position beyond the end of its line maps to that
+    /// end, and a position within a character to its start.
     pub(crate) fn offset(&self, text: &str, position: Position) -> usize {
         let line = self.content(
             text,
@@ -50,7 +51,7 @@ impl Lines {
         line.end
     }
 
-    /// Returns the byte range of a range. The end is not before the start.
+    /// Returns the byte range of an LSP range. The end is never before the start.
     pub(crate) fn offsets(&self, text: &str, range: Range) -> Bytes<usize> {
         let start = self.offset(text, range.start);
         start..self.offset(text, range.end).max(start)
@@ -69,7 +70,7 @@ impl Lines {
         }
     }
 
-    /// Returns the range of a byte range.
+    /// Returns the LSP range of a byte range.
     pub(crate) fn range(&self, text: &str, bytes: Bytes<usize>) -> Range {
         Range {
             start: self.position(text, bytes.start),

@@ -23,26 +23,27 @@ use std::time::Duration;
 use lsp_server::{Connection, ErrorCode, Message, Notification, ProtocolError, Request, Response};
 use serde_json::{Value, json};
 
-use crate::Failure;
+use crate::CommandError;
 use crate::args::LspArgs;
 use server::{RequestError, Server};
 
-/// The time in which further changes are awaited before the documents are checked: an editor sends
-/// the changes of one command as several messages.
+/// The time to wait for further changes before the documents are checked: an editor sends the
+/// changes of one command as several messages.
 const GATHER: Duration = Duration::from_millis(5);
 
-pub(crate) fn run(arguments: LspArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: LspArgs) -> Result<ExitCode, CommandError> {
     project::settings(Path::new("a.x"), &arguments)?;
     let (connection, threads) = Connection::stdio();
     let served = serve(&connection, Server::new(arguments));
-    // The thread that writes ends when the connection is dropped.
+    // The writer thread ends when the connection is dropped.
     drop(connection);
     let joined = threads.join();
-    served.map_err(|error| Failure::Usage(format!("the editor breaks the protocol: {error}")))?;
+    served
+        .map_err(|error| CommandError::Usage(format!("the editor breaks the protocol: {error}")))?;
     match joined {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             let message = format!("the editor's message can't be read: {error}");
-            Err(Failure::Usage(message))
+            Err(CommandError::Usage(message))
         }
         joined => {
             joined?;
@@ -51,7 +52,7 @@ pub(crate) fn run(arguments: LspArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Serves an editor until it says `exit`, or closes its end.
+/// Serves an editor until it sends `exit` or closes its end.
 fn serve(connection: &Connection, mut server: Server) -> Result<(), ProtocolError> {
     let (id, _) = match connection.initialize_start() {
         Err(error) if error.channel_is_disconnected() => return Ok(()),
@@ -113,7 +114,8 @@ fn respond(server: &mut Server, request: Request) -> Response {
     }
 }
 
-/// Returns what the server can do. Positions count UTF-16 code units, which every editor knows.
+/// Returns the capabilities of the server. Positions count UTF-16 code units, which every editor
+/// supports.
 fn initialize_result() -> Value {
     json!({
         "capabilities": {

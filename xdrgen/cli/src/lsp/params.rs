@@ -60,14 +60,14 @@ pub(crate) struct Change {
 /// `textDocument/formatting`
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct OfDocument {
+pub(crate) struct DocumentParams {
     pub(crate) text_document: DocumentUri,
 }
 
 /// `textDocument/hover` and `textDocument/definition`
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AtPosition {
+pub(crate) struct PositionParams {
     pub(crate) text_document: DocumentUri,
     pub(crate) position: Position,
 }
@@ -75,7 +75,7 @@ pub(crate) struct AtPosition {
 /// `textDocument/codeAction`
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct OfRange {
+pub(crate) struct RangeParams {
     pub(crate) text_document: DocumentUri,
     pub(crate) range: Range,
 }

@@ -1,4 +1,4 @@
-//! The documents that are compiled together: those of a manifest, or one document alone.
+//! The documents that are compiled together: the documents of a manifest, or a single document.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use xdrgen_build::{Compilation, Config};
 use super::buffers::Buffers;
 use super::uri;
 use crate::args::{Input, Lints, LspArgs, Settings};
-use crate::{Failure, input};
+use crate::{CommandError, input};
 
 /// Identifies a project.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,16 +21,16 @@ pub(crate) enum ProjectKey {
     Document(PathBuf),
 }
 
-/// Documents that are compiled together, and what was found in them.
+/// Documents that are compiled together, and the result of their compilation.
 #[derive(Debug)]
 pub(crate) struct Project {
     config: Config,
     /// The result for the current texts; `None` after a change.
     compilation: Option<Compilation>,
-    /// Whether the editor does not have the diagnostics of the current texts yet. A request may have
-    /// led to a compilation before they were published.
+    /// Whether the diagnostics of the current texts are not published yet. A request may cause a
+    /// compilation before they are.
     is_stale: bool,
-    /// The diagnostics that the editor has, by the URI of their document.
+    /// The published diagnostics, by the URI of their document.
     pub(crate) published: BTreeMap<String, Value>,
 }
 
@@ -48,13 +48,13 @@ impl Project {
         self.is_stale
     }
 
-    /// Notes that a text has changed.
+    /// Records that a text has changed.
     pub(crate) fn invalidate(&mut self) {
         self.compilation = None;
         self.is_stale = true;
     }
 
-    /// Notes that the diagnostics are published.
+    /// Records that the diagnostics are published.
     pub(crate) fn set_published(&mut self) {
         self.is_stale = false;
     }
@@ -82,7 +82,7 @@ impl Project {
     }
 }
 
-/// Returns the document of a compilation with a path.
+/// Returns the document with a path in a compilation.
 pub(crate) fn document<'c>(
     compilation: &'c Compilation,
     path: &Path,
@@ -96,8 +96,8 @@ pub(crate) fn document_path(document: &Document) -> PathBuf {
     uri::canonical(Path::new(document.name()))
 }
 
-/// Returns the project of a document: that of the nearest manifest which names it, in a folder above
-/// the document or in the folder `spec` of one, or that of the document alone.
+/// Returns the project of a document: the nearest manifest that names it, in a folder above the
+/// document or in the folder `spec` of such a folder, or else the document alone.
 pub(crate) fn of_document(path: &Path, arguments: &LspArgs) -> (ProjectKey, Config) {
     let folders = path.ancestors().skip(1).filter(|_| path.is_absolute());
     let manifests = folders.flat_map(|folder| {
@@ -116,17 +116,18 @@ pub(crate) fn of_document(path: &Path, arguments: &LspArgs) -> (ProjectKey, Conf
     (key, alone(path, arguments))
 }
 
-/// Returns the settings of a manifest that has no error.
+/// Returns the settings of a manifest, or `None` if the manifest has an error.
 fn of_manifest(path: &Path, arguments: &LspArgs) -> Option<Config> {
     let config = Config::from_manifest(path).ok()?;
     input::levels(config, &arguments.lints).ok()
 }
 
-/// Returns the settings for a document that no manifest names: those of `xdrgen check FILE`.
+/// Returns the settings for a document that no manifest names. They are the same as for `xdrgen
+/// check FILE`.
 ///
 /// # Errors
 /// Fails if an argument is wrong.
-pub(crate) fn settings(path: &Path, arguments: &LspArgs) -> Result<Config, Failure> {
+pub(crate) fn settings(path: &Path, arguments: &LspArgs) -> Result<Config, CommandError> {
     let LspArgs {
         errata,
         include,
@@ -143,8 +144,8 @@ pub(crate) fn settings(path: &Path, arguments: &LspArgs) -> Result<Config, Failu
     input::config(&of_path(path, settings, lints.clone()), None)
 }
 
-/// Returns [`settings`]. The arguments were checked when the server began; where a file of them is
-/// gone since, the settings are the defaults.
+/// Returns [`settings`]. The arguments were checked when the server started. If a file that they
+/// name is gone since, the defaults apply.
 fn alone(path: &Path, arguments: &LspArgs) -> Config {
     let plain = || of_path(path, Settings::default(), Lints::default());
     settings(path, arguments)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::params::{AtPosition, DidChange, DidOpen, OfDocument, OfRange};
+use super::params::{DidChange, DidOpen, DocumentParams, PositionParams, RangeParams};
 use super::project::{self, Project, ProjectKey};
 use super::{answers, buffers::Buffers, uri};
 use crate::args::LspArgs;
@@ -18,7 +18,7 @@ pub(crate) enum RequestError {
     InvalidParams(String),
 }
 
-/// A server of one editor.
+/// A server for one editor.
 #[derive(Debug)]
 pub(crate) struct Server {
     arguments: LspArgs,
@@ -48,7 +48,7 @@ impl Server {
         !self.outgoing.is_empty() || self.projects.values().any(Project::is_stale)
     }
 
-    /// Takes a notification. One that is not known, or malformed, is ignored.
+    /// Handles a notification. Unknown and malformed notifications are ignored.
     pub(crate) fn notification(&mut self, method: &str, params: Value) {
         match method {
             "textDocument/didOpen" => {
@@ -65,7 +65,7 @@ impl Server {
                 }
             }
             "textDocument/didClose" => {
-                if let Ok(OfDocument { text_document }) = parse(params) {
+                if let Ok(DocumentParams { text_document }) = parse(params) {
                     self.close(&uri::path(&text_document.uri));
                 }
             }
@@ -79,21 +79,21 @@ impl Server {
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Result<Value, RequestError> {
         match method {
             "textDocument/hover" => {
-                let params: AtPosition = parse(params)?;
+                let params: PositionParams = parse(params)?;
                 Ok(self.at(params, |server, path, offset| {
                     let (project, buffers) = server.project(path)?;
                     answers::hover(project.compilation(buffers), path, offset)
                 }))
             }
             "textDocument/definition" => {
-                let params: AtPosition = parse(params)?;
+                let params: PositionParams = parse(params)?;
                 Ok(self.at(params, |server, path, offset| {
                     let (project, buffers) = server.project(path)?;
                     answers::definition(project.compilation(buffers), buffers, path, offset)
                 }))
             }
             "textDocument/codeAction" => {
-                let OfRange {
+                let RangeParams {
                     text_document,
                     range,
                 } = parse(params)?;
@@ -105,7 +105,7 @@ impl Server {
                 Ok(answers::code_actions(compilation, buffers, &path, range))
             }
             "textDocument/documentSymbol" => {
-                let OfDocument { text_document } = parse(params)?;
+                let DocumentParams { text_document } = parse(params)?;
                 let path = uri::path(&text_document.uri);
                 let Some((project, buffers)) = self.project(&path) else {
                     return Ok(Value::Null);
@@ -114,14 +114,14 @@ impl Server {
                 Ok(answers::document_symbols(compilation, buffers, &path))
             }
             "textDocument/formatting" => {
-                let OfDocument { text_document } = parse(params)?;
+                let DocumentParams { text_document } = parse(params)?;
                 Ok(self.formatting(&uri::path(&text_document.uri)))
             }
             _ => Err(RequestError::UnknownMethod),
         }
     }
 
-    /// Checks what has changed, and returns the diagnostics that the editor does not have yet.
+    /// Checks the changed projects, and returns the diagnostics that were not published yet.
     pub(crate) fn refresh(&mut self) -> Vec<(&'static str, Value)> {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         for (key, project) in &mut self.projects {
@@ -151,10 +151,10 @@ impl Server {
     }
 
     /// Calls `answer` with the path and the byte offset of a position. The result is null if the
-    /// document is not open, or `answer` has none.
+    /// document is not open or `answer` returns `None`.
     fn at(
         &mut self,
-        params: AtPosition,
+        params: PositionParams,
         answer: impl FnOnce(&mut Self, &Path, usize) -> Option<Value>,
     ) -> Value {
         let path = uri::path(&params.text_document.uri);
@@ -191,7 +191,8 @@ impl Server {
         }
     }
 
-    /// Forgets a document. Its project ends with its last open document, and the diagnostics with it.
+    /// Removes a document. Closing the last open document of a project ends the project and removes
+    /// its diagnostics.
     fn close(&mut self, path: &Path) {
         self.buffers.close(path);
         let Some(key) = self.keys.remove(path) else {
@@ -215,7 +216,7 @@ impl Server {
         }
     }
 
-    /// Finds the project of every document again, and checks all.
+    /// Finds the project of every open document again, and checks all projects.
     fn reload(&mut self) {
         let paths: Vec<PathBuf> = self.keys.keys().cloned().collect();
         for path in paths {
@@ -231,8 +232,8 @@ impl Server {
         }
     }
 
-    /// Returns the edit that formats a document of plain XDR; null for others, and for one with a
-    /// syntax error.
+    /// Returns the edit that formats a document of plain XDR; null for other documents, and for a
+    /// document with a syntax error.
     fn formatting(&self, path: &Path) -> Value {
         let is_xdr = path.extension().is_some_and(|extension| extension == "x");
         let buffer = self.buffers.get(path).filter(|_| is_xdr);
@@ -251,7 +252,8 @@ impl Server {
     }
 }
 
-/// Returns the notifications that turn the diagnostics `published` into `found`, and stores `found`.
+/// Returns the notifications that replace the diagnostics `published` by `found`, and stores
+/// `found`.
 fn publications(
     published: &mut BTreeMap<String, Value>,
     found: BTreeMap<String, Value>,

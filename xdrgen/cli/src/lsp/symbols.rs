@@ -1,7 +1,7 @@
 //! Finds the definition that a word of a document refers to.
 //!
-//! Words are looked up by name, so that a name in running text or in a copy of a definition is found
-//! as one in XDR is.
+//! Words are looked up by name, so that names in running text and in copies of definitions are
+//! found like names in XDR.
 
 use xdrgen_build::Compilation;
 use xdrgen_build::ir::{Layout, ModuleDef, Origin, Program, Schema, TypeDef, TypeDefKind};
@@ -13,12 +13,12 @@ pub(crate) struct Symbol<'c> {
     pub(crate) name: &'c str,
     /// The span of the name, if the schema has it.
     pub(crate) span: Option<Span>,
-    /// The definition that contains it.
+    /// The enclosing definition.
     pub(crate) origin: &'c Origin,
     pub(crate) kind: SymbolKind<'c>,
 }
 
-/// The kind of a [`Symbol`], with what a hover text says of it.
+/// The kind of a [`Symbol`], with the data for a hover text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SymbolKind<'c> {
     Constant(i128),
@@ -32,7 +32,7 @@ pub(crate) enum SymbolKind<'c> {
     Procedure(u32),
 }
 
-/// Returns the range of the word at a byte offset, which may also be its end.
+/// Returns the range of the word that contains or ends at a byte offset.
 pub(crate) fn word_at(text: &str, offset: usize) -> Option<std::ops::Range<usize>> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let (before, after) = text.split_at_checked(offset)?;
@@ -41,7 +41,7 @@ pub(crate) fn word_at(text: &str, offset: usize) -> Option<std::ops::Range<usize
     (before + after > 0).then(|| offset - before..offset + after)
 }
 
-/// Returns what the word at a byte offset of a document refers to.
+/// Returns the symbol that the word at a byte offset of a document refers to.
 pub(crate) fn symbol_at<'c>(
     compilation: &'c Compilation,
     (id, document): (DocumentId, &Document),
@@ -94,8 +94,8 @@ impl<'c> Finder<'c> {
         self.sources.text(span.text).document() == self.document
     }
 
-    /// Returns the global definition of a name. Where several modules have one, that of the
-    /// document's module is first.
+    /// Returns the global definition of a name. If several modules define it, the document's module
+    /// takes precedence.
     fn global(&self, name: &str, document: &Document) -> Option<Symbol<'c>> {
         let title = document.title();
         let own = |module: &&ModuleDef| module.documents.iter().any(|each| each == title);
@@ -125,9 +125,12 @@ impl<'c> Finder<'c> {
     }
 }
 
-/// Returns false for a type that the compiler has named: the body of a field.
+/// Returns false for an inline type, whose name the compiler has generated.
 fn is_written(symbol: &Symbol<'_>) -> bool {
-    !matches!(symbol.kind, SymbolKind::Type(definition) if !definition.origin.xdr.contains(&definition.name))
+    let SymbolKind::Type(definition) = symbol.kind else {
+        return true;
+    };
+    definition.origin.xdr.contains(&definition.name)
 }
 
 fn of_type(definition: &TypeDef) -> Symbol<'_> {
@@ -184,7 +187,8 @@ fn of_program(program: &Program) -> Vec<Symbol<'_>> {
     symbols
 }
 
-/// Returns all definitions of a document, in its order, without those that the compiler has named.
+/// Returns all definitions of a document, in document order, without those whose name the compiler
+/// has generated.
 pub(crate) fn of_document(compilation: &Compilation, document: DocumentId) -> Vec<Symbol<'_>> {
     let finder = Finder {
         sources: compilation.sources(),
@@ -200,8 +204,8 @@ pub(crate) fn of_document(compilation: &Compilation, document: DocumentId) -> Ve
 }
 
 impl Symbol<'_> {
-    /// Returns the document and the range of the definition's name. A name without a span is searched
-    /// from the line of its definition on.
+    /// Returns the document and the range of the definition's name. If the name has no span,
+    /// searches for it from the line of its definition on.
     pub(crate) fn place<'c>(
         &self,
         sources: &'c SourceMap,
@@ -221,7 +225,7 @@ impl Symbol<'_> {
         Some((document, range))
     }
 
-    /// Returns the hover text, in Markdown: the XDR, what the schema knows, and the source.
+    /// Returns the hover text in Markdown: the XDR, properties from the schema, and the source.
     pub(crate) fn hover(&self) -> String {
         let xdr = self.origin.xdr.trim_end().replace("```", "'''");
         let mut text = format!("```xdr\n{xdr}\n```\n");
@@ -280,7 +284,8 @@ fn size(layout: &Layout) -> String {
     }
 }
 
-/// Returns where a definition is, such as `rfc5662, section 1 (Introduction), page 3, line 120`.
+/// Returns the position of a definition, such as `rfc5662, section 1 (Introduction), page 3, line
+/// 120`.
 fn source(origin: &Origin) -> String {
     let mut text = origin.document.clone();
     if let Some((number, title)) = &origin.section {

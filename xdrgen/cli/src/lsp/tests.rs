@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::server::Server;
 use crate::args::LspArgs;
 
-/// A server with what an editor knows of it: the diagnostics of each document.
+/// A server and the state of its editor: the published diagnostics of each document.
 pub(super) struct Session {
     pub(super) server: Server,
     pub(super) diagnostics: std::collections::BTreeMap<String, Value>,
@@ -45,7 +45,7 @@ impl Session {
         );
     }
 
-    /// Lets the server check, and takes what it publishes.
+    /// Lets the server check, and stores the diagnostics that it publishes.
     pub(super) fn refresh(&mut self) {
         for (method, params) in self.server.refresh() {
             assert_eq!(method, "textDocument/publishDiagnostics");
@@ -60,7 +60,7 @@ impl Session {
         result.unwrap_or_else(|error| panic!("{method}: {error:?}"))
     }
 
-    /// Requests what takes a position.
+    /// Sends a request with a position.
     pub(super) fn at(&mut self, method: &str, uri: &str, line: u32, character: u32) -> Value {
         let position = json!({ "line": line, "character": character });
         let document = json!({ "uri": uri });
@@ -91,7 +91,7 @@ pub(super) fn range(start: (u32, u32), end: (u32, u32)) -> Value {
     })
 }
 
-/// Notes that a test is skipped: the summary of `.ci/run` counts these lines.
+/// Records that a test is skipped: the summary of `.ci/run` counts these lines.
 pub(super) fn note_skipped(note: &str) {
     use std::io::Write as _;
     eprintln!("skipped: {note}");

@@ -1,4 +1,5 @@
-//! URIs of documents. A document without a file, such as a new one, has its URI as its path.
+//! Conversions between URIs and paths of documents. A document without a file, such as a new one,
+//! has its URI as its path.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +10,12 @@ pub(crate) fn path(uri: &str) -> PathBuf {
     let Some(rest) = uri.strip_prefix(FILE) else {
         return PathBuf::from(uri);
     };
-    // A host may stand before the path.
+    // A host may precede the path.
     let start = rest.find('/').unwrap_or(rest.len());
     canonical(Path::new(&decode(&rest[start..])))
 }
 
-/// Returns the canonical path of a file. One that does not exist yet has that of its folder.
+/// Returns the canonical path of a file. If the file does not exist yet, canonicalizes its folder.
 pub(crate) fn canonical(path: &Path) -> PathBuf {
     let whole = path.canonicalize().ok();
     let by_folder = || {
@@ -42,7 +43,7 @@ pub(crate) fn of(path: &Path) -> String {
     uri
 }
 
-/// Replaces `%41` by `A`. Other characters stay, also a `%` without two digits.
+/// Replaces `%41` by `A`. Other characters remain, including a `%` without two digits.
 fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris_are_paths_and_back() {
+    fn uris_convert_to_paths_and_back() {
         for (uri, expected) in [
             ("file:///no/such%20file%2B.x", "/no/such file+.x"),
             ("file://host/no/such.x", "/no/such.x"),

@@ -73,7 +73,7 @@ fn items_without_an_entry_are_rejected() {
 }
 
 #[test]
-fn sizes_are_those_of_the_list() {
+fn sizes_match_the_list() {
     let long = [3u8; GatherEncoder::MIN_LEN];
     let message = (7u32, &long[..], &long[1..], Some(&long[..]));
     let size = message.gather_size().unwrap();
@@ -133,7 +133,11 @@ fn encode_gathers_with_the_default_threshold() {
 
 proptest! {
     #[test]
-    fn any_list_is_the_message(items: Vec<Vec<u8>>, entries in 0usize..5, min_len in 0usize..40) {
+    fn gather_list_equals_the_message(
+        items: Vec<Vec<u8>>,
+        entries in 0usize..5,
+        min_len in 0usize..40,
+    ) {
         match pieces(&items, 1 << 14, entries, min_len) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.kind(), ListFull),

@@ -91,7 +91,7 @@ fn assert_records(records: &[Record<'_>], whole: &[u8]) {
 }
 
 #[test]
-fn items_are_found_by_position() {
+fn items_are_matched_by_position() {
     let (whole, reduced) = messages();
     let items = [item(12, b"hello"), item(40, b"12345678")];
     let list = ItemList::new(&reduced, &items, Matching::ByPosition);
@@ -100,7 +100,7 @@ fn items_are_found_by_position() {
 }
 
 #[test]
-fn items_are_found_in_order_and_an_empty_one_is_in_the_stream() {
+fn items_are_matched_in_order_and_empty_items_are_inline() {
     let (whole, reduced) = messages();
     let items = [item(0, b"hello"), item(0, b""), item(0, b"12345678")];
     let list = ItemList::new(&reduced, &items, Matching::InOrder);
@@ -109,9 +109,9 @@ fn items_are_found_in_order_and_an_empty_one_is_in_the_stream() {
 }
 
 #[test]
-fn the_length_in_the_stream_counts() {
+fn length_in_the_stream_takes_precedence() {
     let (whole, reduced) = messages();
-    // Ganesha returns the padding as a part of the item.
+    // NFS-Ganesha returns the padding as a part of the item.
     let longer = [item(0, b"hello\0\0\0"), item(0, b""), item(0, b"12345678")];
     let list = ItemList::new(&reduced, &longer, Matching::InOrder);
     assert_records(&decode(&list).unwrap(), &whole);
@@ -125,7 +125,7 @@ fn the_length_in_the_stream_counts() {
 }
 
 #[test]
-fn an_item_at_a_position_of_no_field_is_not_used() {
+fn item_without_a_field_is_not_used() {
     let (_, reduced) = messages();
     let items = [item(12, b"hello"), item(16, b"xxxx"), item(40, b"12345678")];
     let list = ItemList::new(&reduced, &items, Matching::ByPosition);
@@ -262,7 +262,7 @@ fn a_field_without_bytes_leaves_a_filled_item_to_the_next() {
 }
 
 #[test]
-fn an_item_longer_than_its_bound_is_refused() {
+fn item_longer_than_its_bound_is_rejected() {
     let long = record(1, &[7; 101]);
     assert_eq!(long.encode_to_vec().unwrap_err().kind(), ErrorKind::TooLong);
     let mut bytes = record(1, &[7; 100]).encode_to_vec().unwrap();

@@ -58,7 +58,7 @@ fn elements_are_limited_one_by_one() {
 }
 
 #[test]
-fn long_lists_need_no_stack_and_deep_ones_are_refused() {
+fn long_lists_do_not_recurse_and_deep_lists_are_rejected() {
     let mut long = words(&[1, 9, 0, 0, 0]).repeat(100_000);
     long.extend(words(&[0]));
     let limits = Limits {

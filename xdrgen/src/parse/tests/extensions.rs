@@ -130,7 +130,7 @@ fn pragmas() {
 }
 
 #[test]
-fn nothing() {
+fn empty_declarations_and_bodies() {
     lints("struct a { };", &["1:10 empty-body"], "struct a { };");
     lints("struct a { void; };", &["1:10 empty-body"], "struct a { };");
     lints(

@@ -4,8 +4,10 @@ use super::*;
 
 const RECURSIVE: &str = "struct t { t *l; t *r; bool v; }; struct rose { bool v; rose kids<>; }; \
     typedef int ints<>; typedef bool bools<>;
-     typedef ints rows<>; struct chain { bool x; chain *next; }; struct head { chain *first; }; struct plain { int x; }; typedef plain plains<>;
-     typedef opaque zero[0]; typedef zero zeros<>; struct empty { zero z; }; typedef empty empties<>; struct both { ints a; ints b; };";
+     typedef ints rows<>; struct chain { bool x; chain *next; }; struct head { chain *first; }; \
+                         struct plain { int x; }; typedef plain plains<>;
+     typedef opaque zero[0]; typedef zero zeros<>; struct empty { zero z; }; typedef empty \
+                         empties<>; struct both { ints a; ints b; };";
 
 #[test]
 fn depth_is_counted() {

@@ -8,8 +8,10 @@ const ALL: &str = "const NUMBER = 1; const NAME = 2; enum color { RED = -1, BLUE
      union level switch (int n) { case NUMBER: void; default: unsigned int other; };
      struct tagged { unsigned int tag; opaque data<>; };
      struct chain { point p; name n; chain *next; };
-     struct all { unsigned int xid; unsigned hyper big; float f; double d; quadruple q; bool yes; color c; opaque id[3];
-       string text<>; shade s[2]; level l<>; chain *list; point *maybe; int *number; point *absent; tagged t<>; empty e; empty es<>; };";
+     struct all { unsigned int xid; unsigned hyper big; float f; double d; quadruple q; bool yes; \
+                   color c; opaque id[3];
+       string text<>; shade s[2]; level l<>; chain *list; point *maybe; int *number; point \
+                   *absent; tagged t<>; empty e; empty es<>; };";
 
 fn all() -> (Schema, Vec<u8>) {
     let defaults = Overlay {

@@ -161,32 +161,12 @@ fn fields_have_offsets() {
     assert_rejected(&schema, "s", &bytes[..6], UnexpectedEnd, 4, "first.y");
 }
 
-fn union<'s>(
-    discriminant: Value<'s>,
-    ty: &'s str,
-    case: &'s str,
-    content: Option<(&'s str, Node<'s>)>,
-) -> Value<'s> {
-    let discriminant = Node {
-        offset: 0,
-        length: 4,
-        ty: Cow::Borrowed(ty),
-        value: discriminant,
-    };
-    let content = content.map(|(name, node)| (name, Box::new(node)));
-    Value::Union {
-        name: "w",
-        discriminant: Box::new(discriminant),
-        case,
-        content,
-    }
-}
-
 #[test]
 fn unions() {
     let schema = schema(
         "const LOW = -7; enum e { A = 1, B = 2, C = 3 };
-         union i switch (int w) { case LOW: case 0: hyper h; case 1: void; default: string rest<2>; };
+         union i switch (int w) { case LOW: case 0: hyper h; case 1: void; default: string \
+         rest<2>; };
          union u switch (unsigned int w) { case 4294967295: void; };
          union b switch (bool w) { case TRUE: int x; default: void; };
          union n switch (e w) { case A: bool a; case B: void; };
@@ -278,7 +258,7 @@ fn numbers_of(value: &Value<'_>) -> Vec<(usize, i32)> {
 /// RFC 4506, section 4.19: a node is its fields and the pointer to the next one, wherever the
 /// document uses it.
 #[test]
-fn a_list_node_is_its_struct_and_the_list_has_a_name() {
+fn list_nodes_and_lists() {
     let nodes = "struct node { int v; node *next; }; struct pair { int a; int b; pair *next; };";
     let uses = [
         "struct h { node *head; pair *pairs; };",
@@ -431,7 +411,8 @@ fn a_prefix_may_have_trailing_bytes() {
 const TAGGED: &str =
     "const N = 1; const T = 2; const R = 3; typedef unsigned int code; struct tagged { code tag; \
     opaque data<64>; };
-     struct r { int x; tagged inner; }; typedef string name<4>; struct outer { int before; tagged t; };";
+     struct r { int x; tagged inner; }; typedef string name<4>; struct outer { int before; tagged \
+     t; };";
 
 fn readings<'v>(value: &'v Value<'_>) -> &'v [Reading<'v>] {
     let Value::Struct(fields) = value else {
@@ -518,7 +499,7 @@ fn overlays_read_opaques() {
 }
 
 #[test]
-fn overlays_may_be_several_and_have_defaults() {
+fn several_overlays_and_default_values() {
     let defaults = Overlay {
         empty_is_default: true,
         ..overlay("Other", &[("N", "name"), ("T", "uint32")])
@@ -539,161 +520,5 @@ fn overlays_may_be_several_and_have_defaults() {
     assert_eq!(
         readings(&value(&schema, "tagged", &words(&[2, 4, 8]))).len(),
         1
-    );
-}
-
-/// Asserts the error of a tree that the caller built.
-#[track_caller]
-fn assert_encode_error(schema: &Schema, name: &str, value: Value<'_>, message: &str) {
-    let error = encode(schema, &named(schema, name), &Node::from(value)).unwrap_err();
-    assert_eq!(error.to_string(), message);
-}
-
-#[test]
-fn trees_are_checked_against_the_schema() {
-    let schema = schema(
-        "enum e { A = 1 }; struct s { int x; opaque o[2]; string t<2>; e m; int few<1>; int \
-        two[2]; };
-         union u switch (e w) { case A: int x; }; union v switch (int w) { case 1: void; };
-         typedef opaque big<1>; struct chain { int x; chain *next; }; struct head { chain *first; };",
-    );
-    let encoded = value(
-        &schema,
-        "s",
-        &words(&[7, 0x0102_0000, 1, 0x6100_0000, 1, 1, 9, 3, 4]),
-    );
-    let Value::Struct(fields) = &encoded else {
-        panic!()
-    };
-    let changed = |at: usize, value: Value<'static>| {
-        let mut fields = fields.clone();
-        fields[at].1.value = value;
-        Value::Struct(fields)
-    };
-    let short = Value::Struct(fields[..5].to_vec());
-    let nodes = |count| {
-        (0..count)
-            .map(|_| Node::from(Value::I32(0)))
-            .collect::<Vec<_>>()
-    };
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(0, Value::U32(7)),
-        "x: expected `int`, found `unsigned int`",
-    );
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(1, Value::Opaque(vec![1])),
-        "o: length 1 is not 2",
-    );
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(2, Value::String(vec![0; 3])),
-        "t: length 3 exceeds the bound 2",
-    );
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(2, Value::Opaque(vec![])),
-        "t: expected `string<2>`, found `opaque`",
-    );
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(
-            3,
-            Value::Enum {
-                name: "A",
-                value: 2,
-            },
-        ),
-        "m: 2 is not a member of the enumeration",
-    );
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(4, Value::Array(nodes(2))),
-        "few: length 2 exceeds the bound 1",
-    );
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(4, Value::EmptyArray(1)),
-        "few: expected `int<1>`, found `array`",
-    );
-    assert_encode_error(
-        &schema,
-        "s",
-        changed(5, Value::Array(nodes(3))),
-        "two: length 3 is not 2",
-    );
-    assert_encode_error(&schema, "s", short, "expected `two`, found nothing");
-    assert_encode_error(
-        &schema,
-        "s",
-        Value::Struct(vec![("y", Value::I32(0).into())]),
-        "expected `x`, found `y`",
-    );
-    assert_encode_error(&schema, "s", Value::Empty, "expected `s`, found `empty`");
-    assert_encode_error(
-        &schema,
-        "u",
-        union(Value::Enum { name: "", value: 1 }, "", "", None),
-        "expected `x`, found nothing",
-    );
-    assert_encode_error(
-        &schema,
-        "u",
-        union(Value::I32(1), "", "", None),
-        "expected `e`, found `int`",
-    );
-    assert_encode_error(
-        &schema,
-        "v",
-        union(Value::I32(2), "", "", None),
-        "discriminant 2 without an arm",
-    );
-    let more = union(Value::I32(1), "", "", Some(("x", Value::I32(1).into())));
-    assert_encode_error(&schema, "v", more, "expected nothing, found `x`");
-    let schema_with_overlays = Value::TypedOpaque {
-        bytes: vec![1, 2],
-        readings: Vec::new(),
-    };
-    assert_encode_error(
-        &schema,
-        "big",
-        schema_with_overlays,
-        "length 2 exceeds the bound 1",
-    );
-    let list = vec![Value::I32(1).into(), Value::Bool(true).into()];
-    let head = Value::Struct(vec![("first", Value::List(list).into())]);
-    assert_encode_error(
-        &schema,
-        "head",
-        head,
-        "first[1]: expected `int`, found `bool`",
-    );
-
-    // Trees built by the caller that are valid.
-    let schema_with_overlays = Node::from(Value::TypedOpaque {
-        bytes: vec![9],
-        readings: Vec::new(),
-    });
-    assert_eq!(
-        encode(&schema, &named(&schema, "big"), &schema_with_overlays),
-        Ok(vec![0, 0, 0, 1, 9, 0, 0, 0])
-    );
-    let arm = union(
-        Value::Enum { name: "", value: 1 },
-        "",
-        "",
-        Some(("x", Value::I32(5).into())),
-    );
-    assert_eq!(
-        encode(&schema, &named(&schema, "u"), &arm.into()),
-        Ok(words(&[1, 5]))
     );
 }

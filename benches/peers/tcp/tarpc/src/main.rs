@@ -1,5 +1,6 @@
-//! tarpc with bincode over TCP: `serve ADDRESS`, and `call ADDRESS DEPTH`, which prints the calls
-//! per second of 64 bytes each way, with so many in flight on one connection, over one second.
+//! tarpc with bincode over TCP. `serve ADDRESS` is the server. `call ADDRESS DEPTH` measures calls
+//! of 64 bytes each way for one second, with DEPTH calls in flight on one connection, and prints
+//! the calls per second.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A random editor: after each edit, the server's answers are those of a fresh check of the text.
+//! Random edits: after each edit, the server's answers equal those of a new check of the text.
 //!
 //! `XDRGEN_LSP_EDITS` is the number of edits, `XDRGEN_SEED` the seed.
 
@@ -81,7 +81,7 @@ union paint switch (color which) { case RED: point at; default: void; };
 program PING { version ONE { point GET(name) = 1; } = 1; } = 0x20000001;
 ";
 
-/// What an edit inserts.
+/// The texts that an edit inserts.
 const PIECES: [&str; 24] = [
     "\n",
     "\r\n",
@@ -109,7 +109,7 @@ const PIECES: [&str; 24] = [
     "1.2.  Title\n",
 ];
 
-/// The text as a list of UTF-16 code units, which knows nothing of the server's way to count.
+/// The text as a list of UTF-16 code units, independent of the server's conversions.
 struct Model(Vec<u16>);
 
 impl Model {
@@ -157,7 +157,7 @@ impl Model {
             while end < self.0.len() && (0xdc00..0xe000).contains(&self.0[end]) {
                 end += 1;
             }
-            // Not between the two characters of a line end.
+            // Do not cut between the two characters of a line end.
             if end > 0 && self.0.get(end) == Some(&10) && self.0[end - 1] == 13 {
                 end += 1;
             }
@@ -186,7 +186,7 @@ fn fresh(path: &str, text: &str) -> Compilation {
     config.edited(Path::new(path), text).check()
 }
 
-/// Returns each diagnostic's code, line and column (both from 0, in characters) of a fresh check.
+/// Returns each diagnostic's code, line and column (both from 0, in characters) of a new check.
 fn expected(compilation: &Compilation) -> Vec<(String, usize, usize)> {
     let lines = report::json(compilation.sources(), compilation.diagnostics());
     let lines = lines.lines().map(|line| {
@@ -204,7 +204,7 @@ fn expected(compilation: &Compilation) -> Vec<(String, usize, usize)> {
     lines.collect()
 }
 
-/// Returns the same of what the server has published.
+/// Returns the same for the published diagnostics.
 fn published(found: &Value, text: &str) -> Vec<(String, usize, usize)> {
     let list = found.as_array().expect("a list").iter();
     let list = list.map(|found| {
@@ -241,7 +241,7 @@ fn answers(session: &mut Session, uri: &str, positions: &[(u32, u32)]) -> Vec<Va
 }
 
 #[test]
-fn answers_are_those_of_a_fresh_check() {
+fn answers_equal_a_new_check() {
     let edits = std::env::var("XDRGEN_LSP_EDITS").ok();
     let edits = edits.map_or(EDITS, |text| text.parse().expect("a number of edits"));
     let mut random = Random::new();
@@ -259,7 +259,7 @@ fn answers_are_those_of_a_fresh_check() {
     for edit in 1..=edits {
         let at = random.below(documents.len());
         let (uri, text) = documents[at];
-        // A document of which little is left, or that has grown, begins anew.
+        // A document that has become very short or long starts again.
         if models[at].0.len() < 80 || models[at].0.len() > 4000 || random.below(300) == 0 {
             session.close(uri);
             session.open(uri, text);
@@ -279,7 +279,8 @@ fn answers_are_those_of_a_fresh_check() {
         }
         session.refresh();
         let text = models[at].text();
-        // The lines of a document end with a line feed alone, those of LSP also with a carriage return.
+        // Lines of a document end only with a line feed; lines of LSP also end with a carriage
+        // return.
         if !text.replace("\r\n", "").contains('\r') {
             let expected = expected(&fresh(uri, &text));
             let found = published(&session.found(uri), &text);

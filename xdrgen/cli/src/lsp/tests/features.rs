@@ -69,7 +69,8 @@ fn hover_shows_the_xdr_and_its_source() {
     let text = hover["contents"]["value"].as_str().expect("a text");
     assert_eq!(
         text,
-        "```xdr\nstruct point { int x; int y; };\n```\n\n8 bytes. Rust: `Point`\n\nuntitled:a, line 2\n"
+        "```xdr\nstruct point { int x; int y; };\n```\n\n8 bytes. Rust: `Point`\n\n\
+         untitled:a, line 2\n"
     );
     let mut value = |line, character| {
         let hover = session.at("hover", A, line, character);
@@ -147,11 +148,12 @@ fn plain_xdr_is_formatted() {
     assert!(session.request("textDocument/formatting", params).is_null());
 }
 
-/// A name in running text is found as one in XDR is, in each format of drafts.
+/// Names in running text are found like names in XDR, in each format of drafts.
 #[test]
 fn drafts_of_each_format() {
     for name in ["draft-a-00.txt", "draft-a-00.md", "draft-a-00.xml"] {
-        let text = "# A\n\nA peer sends a_point.\n\n   /// typedef a_coord uint32;\n   /// struct a_point {\n   ///     a_coord x;\n   /// };\n";
+        let text = "# A\n\nA peer sends a_point.\n\n   /// typedef a_coord uint32;\n   /// struct \
+                    a_point {\n   ///     a_coord x;\n   /// };\n";
         let uri = format!("untitled:{name}");
         let mut session = of(&uri, text);
         assert_eq!(session.found(&uri)[0]["code"], "swapped-typedef", "{name}");
@@ -179,7 +181,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     uri::of(&uri::canonical(&path))
 }
 
-/// Documents of a manifest see each other as the editor has them, saved or not.
+/// Documents of a manifest see each other's current text in the editor, saved or not.
 #[test]
 fn documents_of_a_manifest_are_one_project() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -202,7 +204,7 @@ fn documents_of_a_manifest_are_one_project() {
     session.close(&base);
     session.refresh();
     assert_eq!(session.found(&ext), json!([]));
-    // A manifest that is saved without the document: it is a document of its own.
+    // The manifest no longer names the document, so that the document is checked alone.
     write(
         folder,
         "spec/xdrgen.toml",
@@ -242,7 +244,7 @@ fn an_included_file_is_read_as_it_is_edited() {
 }
 
 #[test]
-fn malformed_messages_are_refused() {
+fn malformed_messages_are_rejected() {
     let mut session = of(A, POINTS);
     for params in [
         json!(null),

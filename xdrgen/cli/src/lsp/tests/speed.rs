@@ -1,5 +1,5 @@
-//! The time of an answer on documents of the size of RFCs. It is printed and not asserted: other
-//! processes of the machine count too.
+//! The response time for documents of the size of RFCs. It is printed and not asserted, because it
+//! depends on other processes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use super::{Session, range};
 
 const ROUNDS: u32 = 21;
 
-/// Types a letter at the end of a name and removes it, and returns the median of the times from a
-/// change to its diagnostics and to a hover text.
+/// Types a letter at the end of a name and removes it. Returns the median times from a change to
+/// its diagnostics and to a hover text.
 fn median(uri: &str, text: &str, name: &str) -> (Duration, Duration) {
     let mut session = Session::new();
     session.open(uri, text);
@@ -42,11 +42,11 @@ fn median(uri: &str, text: &str, name: &str) -> (Duration, Duration) {
 }
 
 #[test]
-fn time_of_an_answer() {
+fn response_time() {
     let folder = Path::new("../../../shared/rfc");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
     let (Some(rfc5662), Some(rfc8881)) = (read("rfc5662.txt"), read("rfc8881.txt")) else {
-        return super::note_skipped("time_of_an_answer needs shared/rfc beside the checkout");
+        return super::note_skipped("response_time needs shared/rfc beside the checkout");
     };
     let both = format!("{rfc8881}\n{rfc5662}");
     for (what, text) in [

@@ -1,4 +1,5 @@
-//! What commands have in common: JSON, `-v`, completions, manual pages, and where output can go.
+//! Tests the common behaviour of commands: JSON, `-v`, completions, manual pages, and output
+//! errors.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
@@ -18,7 +19,7 @@ fn xdrgen(arguments: &[&str]) -> Output {
     command(Path::new(WORKSPACE), arguments).output().unwrap()
 }
 
-/// Returns the lines of JSON of a command that succeeds.
+/// Returns the JSON lines that a successful command prints.
 fn json(arguments: &[&str]) -> Vec<serde_json::Value> {
     let output = xdrgen(arguments);
     assert!(output.status.success(), "{output:?}");
@@ -29,7 +30,7 @@ fn json(arguments: &[&str]) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn lists_are_lines_of_json() {
+fn lists_print_json_lines() {
     let lints = json(&["lints", "--format", "json"]);
     let lint = lints
         .iter()
@@ -45,7 +46,7 @@ fn lists_are_lines_of_json() {
 }
 
 #[test]
-fn verbose_says_what_is_read_and_written() {
+fn verbose_names_files_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.x"), "typedef int number;\n").unwrap();
     let run = |arguments: &[&str]| {
@@ -64,7 +65,7 @@ fn verbose_says_what_is_read_and_written() {
 }
 
 #[test]
-fn help_on_a_full_disk_is_a_failure() {
+fn help_fails_on_a_full_disk() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
         return;
     };
@@ -82,7 +83,7 @@ fn help_on_a_full_disk_is_a_failure() {
 }
 
 #[test]
-fn shells_complete() {
+fn prints_shell_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = xdrgen(&["completions", shell]);
         let script = String::from_utf8_lossy(&output.stdout);
