@@ -1,4 +1,4 @@
-//! Why an operation failed.
+//! Errors of the client's operations.
 
 use std::error::Error;
 use std::fmt;
@@ -8,23 +8,23 @@ use oncrpc::{CallError, Execution};
 use crate::mount3::Mountstat3;
 use crate::nfs3::Nfsstat3;
 
-/// Why an operation of a [`Client`](super::Client) failed. The status of the server and the failure
-/// of the RPC are kept apart.
+/// The error of an operation of a [`Client`](super::Client). A status of the server and a failure
+/// of the RPC are separate variants.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The server answered with a status.
+    /// The server replied with an error status.
     Status {
         /// The procedure, such as `NFSPROC3_READ`.
         procedure: &'static str,
-        /// The status: never `Ok`.
+        /// The status; never `Ok`.
         status: Nfsstat3,
     },
     /// The server does not let the client mount the path.
     Mount(Mountstat3),
-    /// There is no reply that can be decoded.
+    /// There is no decodable reply.
     Rpc(CallError),
-    /// The bytes reach beyond the last offset that a file can have. Nothing was sent.
+    /// The range reaches beyond the last offset that a file can have. Nothing was sent.
     Offset,
     /// The reply contradicts the call, or another reply.
     Protocol {
@@ -39,24 +39,24 @@ pub enum ClientError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ProtocolFault {
-    /// READ returns more bytes than it was asked for, or not as many as it says.
+    /// READ returns more bytes than requested, or its count differs from its data.
     Count,
-    /// READ returns no byte and does not say that the file ends, or WRITE takes no byte.
+    /// READ returns no bytes and no end of file, or WRITE accepts no bytes.
     NoProgress,
-    /// WRITE is less stable than it was asked for.
+    /// WRITE is less stable than requested.
     Stability,
-    /// FSINFO names a limit of 0 bytes.
+    /// FSINFO returns a limit of 0 bytes.
     NoLimit,
-    /// A directory returns no entry and does not end, or comes back to a cookie that it had before.
+    /// A directory returns no entries and no end, or repeats a cookie.
     Cookies,
-    /// A directory returns a name that no directory has: empty, or with `/` or NUL.
+    /// A directory returns an invalid name: empty, or with `/` or NUL.
     Name,
     /// The write verifier changes each time that the client writes the bytes again.
     Verifier,
 }
 
 impl ClientError {
-    /// Returns the status of the server, if it answered with one.
+    /// Returns the status of the server, if it replied with one.
     #[must_use]
     pub fn status(&self) -> Option<Nfsstat3> {
         match self {

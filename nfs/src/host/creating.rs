@@ -19,7 +19,7 @@ use crate::nfs3::{
 };
 use crate::wcc::Wcc;
 
-/// How often CREATE tries again if its name comes and goes.
+/// The maximum attempts of CREATE while other processes create and remove the name.
 const MAX_TRIES: usize = 8;
 const CREATE: OFlags = OFlags::CREATE
     .union(OFlags::EXCL)
@@ -27,8 +27,8 @@ const CREATE: OFlags = OFlags::CREATE
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// The verifier of an exclusive create, as the seconds of the access and the modification time: a
-/// file system keeps at least 32 bits of them, with a sign.
+/// Returns the verifier of an exclusive create as the seconds of the access and modification times.
+/// File systems keep at least 32 bits of them, with a sign.
 fn verifier_times(verifier: [u8; 8]) -> Timestamps {
     let (access, modification) = verifier.split_at(4);
     let seconds = |half: &[u8]| half.iter().fold(0, |n, byte| n << 8 | i32::from(*byte));
@@ -42,7 +42,7 @@ fn verifier_times(verifier: [u8; 8]) -> Timestamps {
     }
 }
 
-/// Returns true if a file was created by this verifier, and not written since.
+/// Returns true if a file was created with this verifier and has not been written since.
 fn has_verifier(stat: &Stat, verifier: [u8; 8]) -> bool {
     let times = verifier_times(verifier);
     let seconds = (times.last_access.tv_sec, times.last_modification.tv_sec);
@@ -69,8 +69,8 @@ fn file_type(kind: Ftype3) -> FileType {
 }
 
 impl Tree {
-    /// Creates an object in a directory, as its caller, with attributes. `create` makes it and
-    /// returns it.
+    /// Creates an object in a directory, as its caller, with attributes. `create` creates and
+    /// returns the object.
     fn create_in(
         &self,
         caller: &Caller,
@@ -88,7 +88,7 @@ impl Tree {
         })
     }
 
-    /// Brings a new object to stable storage, and returns it with its attributes as they are now.
+    /// Brings a new object to stable storage, and returns it with its current attributes.
     fn finish(&self, dir: &Found, made: Found) -> FsResult<Object> {
         self.sync_change(dir)?;
         self.object_to_use(&Found::new(made.fd).map_err(status)?)
@@ -112,7 +112,7 @@ impl Tree {
                     }
                 };
                 match made {
-                    // It was there, and is not any more.
+                    // The object existed, and was removed in between.
                     Err(Nfsstat3::Noent) => {}
                     made => return self.finish(&dir, made?),
                 }
@@ -121,7 +121,7 @@ impl Tree {
         })
     }
 
-    /// Creates a file that is not there. `prepare` gets it open for writing.
+    /// Creates a file that does not exist. `prepare` gets it open for writing.
     fn create_file(
         &self,
         caller: &Caller,
@@ -154,7 +154,7 @@ impl Tree {
         Ok(made)
     }
 
-    /// Opens what is there with the name of a file that is to be created.
+    /// Opens the existing object with the name of a file to create.
     fn existing(&self, caller: &Caller, dir: &Found, name: &[u8]) -> FsResult<Found> {
         let found = self.identity.run_as(caller, || self.child(dir, name))?;
         found.map_err(lookup_status)
@@ -229,7 +229,7 @@ impl Tree {
         path: &Item<'_>,
         wcc: &mut Wcc,
     ) -> FsResult<Object> {
-        // A symbolic link has no mode of its own.
+        // A symbolic link has no mode.
         let new = Sattr3 {
             mode: SetMode3::False,
             ..*new

@@ -1,10 +1,10 @@
-//! What a file handle contains.
+//! The content of a file handle.
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 1 | the version of this form, and whether a kernel's handle or a number follows |
-//! | 8 | the export: by its root, or, with a number, the server's start |
-//! | 4 and n, or 8 | type and bytes of the kernel's handle, or the number of the table |
+//! | 1 | the version of this format, and whether a kernel handle or a number follows |
+//! | 8 | the export, or, with a number, the start of the server |
+//! | 4 and n, or 8 | type and bytes of the kernel handle, or the number in the table |
 //! | 8 | SipHash-2-4 of the bytes before |
 
 use super::key::HandleKey;
@@ -17,30 +17,30 @@ const BY_KERNEL: u8 = 0x10;
 const BY_TABLE: u8 = 0x11;
 /// The bytes of the code.
 const CODE: usize = 8;
-/// The most bytes of a kernel's handle that have room.
+/// The maximum bytes of a kernel handle.
 const MAX: usize = FHSIZE as usize - 1 - 8 - 4 - CODE;
 
-/// What distinguishes an object within an export.
+/// The identity of an object within an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Inner {
-    /// The handle that the kernel has for it.
+    /// The kernel's handle of the object.
     Kernel(KernelHandle),
-    /// Its number in the table.
+    /// The number of the object in the table.
     Number(u64),
 }
 
-/// Makes handles and takes them apart.
+/// Encodes and decodes handles.
 #[derive(Debug)]
 pub(super) struct Handles {
     pub(super) key: HandleKey,
     /// The export, for handles of the kernel.
     pub(super) export: u64,
-    /// This start of the server, for numbers of its table.
+    /// The current start of the server, for numbers of its table.
     pub(super) start: u64,
 }
 
 impl Handles {
-    /// Returns the handle of an object; `None` if it would be too long.
+    /// Returns the handle of an object, or `None` if it would be too long.
     pub(super) fn encode(&self, inner: &Inner) -> Option<FileHandle> {
         let mut bytes = Vec::with_capacity(FHSIZE as usize);
         match inner {
@@ -62,12 +62,12 @@ impl Handles {
         FileHandle::new(&bytes).ok()
     }
 
-    /// Returns true if a handle, which decodes, contains one of the kernel.
+    /// Returns true if a valid handle contains a kernel handle.
     pub(super) fn is_of_kernel(handle: &FileHandle) -> bool {
         handle.as_bytes().first() == Some(&BY_KERNEL)
     }
 
-    /// Returns what a handle contains: NFS3ERR_BADHANDLE if it was not made with this key, and
+    /// Decodes a handle. Returns NFS3ERR_BADHANDLE if it was not made with this key, and
     /// NFS3ERR_STALE if it was made for another export.
     pub(super) fn decode(&self, handle: &FileHandle) -> FsResult<Inner> {
         let bad = Nfsstat3::Badhandle;

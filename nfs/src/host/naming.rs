@@ -11,8 +11,8 @@ use crate::handle::{FileHandle, Object};
 use crate::nfs3::Nfsstat3;
 use crate::wcc::Wcc;
 
-/// Returns the error of NFS for RENAME, where a target that is not compatible is NFS3ERR_EXIST.
-/// Both directories are directories.
+/// Returns the NFS error for RENAME: NFS3ERR_EXIST if the target is not compatible. Both parents
+/// have been checked to be directories.
 fn rename_status(errno: Errno) -> Nfsstat3 {
     match errno {
         Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => Nfsstat3::Exist,
@@ -23,7 +23,7 @@ fn rename_status(errno: Errno) -> Nfsstat3 {
 /// Returns the error of NFS for REMOVE and RMDIR.
 fn remove_status(errno: Errno) -> Nfsstat3 {
     match errno {
-        // Some file systems say so.
+        // Some file systems return this error.
         Errno::EXIST => Nfsstat3::Notempty,
         other => status_without_perm(other),
     }
@@ -53,7 +53,7 @@ impl Tree {
         self.object_to_use(&found)
     }
 
-    /// Closes what is kept open of an object if that was its last name.
+    /// Closes the descriptors of an object whose last name was removed.
     fn forget_if_gone(&self, removed: Option<&Found>) {
         let is_gone = |found: &&Found| match found.kind() {
             FileType::Directory => true,
@@ -110,7 +110,7 @@ impl Tree {
         })
     }
 
-    /// Closes what is kept open of the object that had a name, if another one has it now.
+    /// Closes the descriptors of the object whose name now belongs to another object.
     fn forget_if_replaced(&self, dir: &Found, name: &[u8], replaced: Option<Found>) {
         let now = self.child(dir, name).ok();
         let id = |found: &Found| found.id();

@@ -11,13 +11,13 @@ use crate::caller::Caller;
 use crate::file_system::FsResult;
 
 impl Tree {
-    /// Opens a file anew for a caller.
+    /// Opens a file again for a caller.
     fn open_anew(&self, caller: &Caller, file: &Found, flags: OFlags) -> FsResult<OpenedFile> {
         let opened = self.open_file(caller, file, flags)?;
         Ok(OpenedFile::new(opened, &file.stat))
     }
 
-    /// Returns a file that is open for the READs of a caller, who may read it.
+    /// Returns a file that is open for the READs of a caller, after a permission check.
     pub(super) fn reader(&self, caller: &Caller, file: &Found) -> FsResult<Arc<OwnedFd>> {
         let key = (file.id(), caller.clone());
         let known = self.open_files.readers.get(&key);
@@ -30,7 +30,7 @@ impl Tree {
         Ok(shared)
     }
 
-    /// Returns a file that is open for the WRITEs of a caller, who may write it.
+    /// Returns a file that is open for the WRITEs of a caller, after a permission check.
     pub(super) fn writer(&self, caller: &Caller, file: &Found) -> FsResult<Arc<OwnedFd>> {
         let key = (file.id(), caller.clone());
         let known = self.open_files.writers.get(&key);

@@ -16,7 +16,7 @@ use crate::nfs3::{Nfsstat3, Nfstime3, Sattr3};
 use crate::sattr::{Changes, NewTime};
 use crate::wcc::Wcc;
 
-/// The bits of a mode beside the permissions.
+/// The bits of a mode other than the permissions.
 const SPECIAL: u32 = 0o7000;
 
 fn timespec(new: Option<NewTime>) -> Timespec {
@@ -76,7 +76,7 @@ impl Tree {
         })
     }
 
-    /// Checks what can be before anything changes.
+    /// Checks everything that can be checked before a change.
     fn check(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
         changes.check_times()?;
         match changes.size {
@@ -91,7 +91,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes changes, one after the other: the kernel has no call for all of them.
+    /// Applies changes one after the other: the kernel has no call for all of them.
     fn apply(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
         if changes.is_empty() {
             return Ok(());
@@ -126,8 +126,8 @@ impl Tree {
         set.map_err(status)
     }
 
-    /// Sets times. Who may write may set one of them to the server's time, too; the kernel would
-    /// let such a user set both alone.
+    /// Sets times. A user with write permission may set one of them to the server's time, too; the
+    /// kernel would only allow this user to set both.
     fn set_times(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
         if object.is_owner(caller) || changes.needs_owner() || !self.identity.switches() {
             let set = self.identity.run_as(caller, || changes.set_times(object))?;
@@ -140,8 +140,8 @@ impl Tree {
         changes.set_times(object).map_err(status)
     }
 
-    /// Sets those attributes of a new object that its creation has not set. Who is not user 0 sets
-    /// neither owner nor group.
+    /// Sets those attributes of a new object that its creation did not set. Only user 0 sets owner
+    /// and group.
     pub(super) fn apply_to_new(
         &self,
         caller: &Caller,
@@ -155,7 +155,7 @@ impl Tree {
         if object.kind() != FileType::RegularFile {
             changes.size = None;
         }
-        // The permissions are there, and a default ACL may have cut them.
+        // The permissions are set already, and a default ACL may have reduced them.
         let now = mode(&object.stat);
         let missing = changes.mode.unwrap_or(0) & SPECIAL & !now;
         changes.mode = (missing != 0).then_some(now | missing);

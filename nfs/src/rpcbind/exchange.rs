@@ -1,5 +1,5 @@
-//! One call to rpcbind, by a connection of its own that waits: rpcbind has a socket of the host,
-//! and is asked before a server starts and after it has ended.
+//! One blocking call to rpcbind, on its own connection. The rpcbind is on this host, and is only
+//! called before a server starts and after it has ended.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,16 +14,16 @@ use oncrpc::xdr::{Decode, Encode};
 
 use super::{PROGRAM, Place};
 
-/// How long each step of a call may take.
+/// The timeout of each step of a call.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes of a reply.
+/// The maximum bytes of a reply.
 const MAX_REPLY: usize = 4096;
-/// The bit of a record mark that the last fragment has (RFC 5531, section 11).
+/// The bit in the record mark of the last fragment (RFC 5531, section 11).
 const LAST: u32 = 1 << 31;
-/// There is one call in a connection.
+/// Each connection carries one call.
 const XID: u32 = 1;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Debug)]
 pub(super) enum CallFailure {
     Io(io::Error),
@@ -69,7 +69,7 @@ fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
     }
 }
 
-/// Connects to the first place where somebody listens. Returns the error of the last one.
+/// Connects to the first place that accepts a connection. Returns the error of the last one.
 fn connect_any(places: &[Place]) -> io::Result<Box<dyn Stream>> {
     let mut last = io::ErrorKind::NotFound.into();
     for place in places {
@@ -89,7 +89,7 @@ fn read_record(stream: &mut dyn Stream) -> Result<Vec<u8>, CallFailure> {
         stream.read_exact(&mut mark)?;
         let mark = u32::from_be_bytes(mark);
         let len = usize::try_from(mark & !LAST).map_err(|_| CallFailure::Malformed)?;
-        // An empty fragment that is not the last one would let a peer go on for ever.
+        // Without this check, empty fragments would let a peer continue forever.
         if len > MAX_REPLY - record.len() || (len == 0 && mark & LAST == 0) {
             return Err(CallFailure::Malformed);
         }

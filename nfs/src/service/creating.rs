@@ -30,7 +30,7 @@ macro_rules! created {
 }
 
 impl<F: FileSystem> OnExport<F> {
-    /// Checks the name of an object that is to be created: `.` and `..` are there.
+    /// Checks the name of an object to create: `.` and `..` always exist.
     fn new_name<'p>(&self, place: &'p Place<'_>) -> FsResult<DirOp<'p>> {
         self.changed_name(place, Nfsstat3::Exist, Nfsstat3::Exist)
     }

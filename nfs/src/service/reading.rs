@@ -72,7 +72,7 @@ impl<F: FileSystem> OnExport<F> {
             .read(caller, &file, args.offset, count, buffers);
         let results = match read.await {
             Ok(read) => match u32::try_from(read.data.len()) {
-                // More would not have room in the caller's memory.
+                // A longer reply would not fit the caller's memory.
                 Ok(len) if len <= count => Read3res::Ok(Read3resok {
                     file_attributes: PostOpAttr::True(read.attributes),
                     count: len,

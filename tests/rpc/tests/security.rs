@@ -130,10 +130,10 @@ impl CallSecurity for Sealed {
 
 /// The server's end: its contexts, and what it has seen.
 #[derive(Clone, Debug, Default)]
-struct Guard(Arc<Mutex<Seen>>);
+struct Guard(Arc<Mutex<GuardState>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct GuardState {
     contexts: u32,
     /// Contexts, with the sequence numbers of their calls.
     calls: HashSet<(u32, u32)>,

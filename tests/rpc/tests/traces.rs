@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// The path and the status of each span that has ended.
 #[derive(Clone, Default)]
-struct Ended(Arc<Mutex<Vec<String>>>);
+struct SpanRecorder(Arc<Mutex<Vec<String>>>);
 
 /// The fields of a span that say who is called, and how it went.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Visit for Fields {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ended {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
@@ -55,7 +55,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ended {
 
 #[test]
 fn a_handler_is_in_the_trace_of_its_caller() {
-    let ended = Ended::default();
+    let ended = SpanRecorder::default();
     let subscriber = tracing_subscriber::registry().with(ended.clone());
     tracing::subscriber::with_default(subscriber, || {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -90,7 +90,7 @@ impl Open {
     fn ended(&mut self, ends: &mut Ends, completed: CompletedCall, what: &str) -> bool {
         let bytes = &bytes()[..COUNT as usize];
         let channel = ends.channel();
-        let ended = Ended {
+        let ended = FinishedCall {
             channel: &channel,
             completed: &completed,
             what,
@@ -121,13 +121,13 @@ impl Open {
 }
 
 /// A call that has ended.
-struct Ended<'a> {
+struct FinishedCall<'a> {
     channel: &'a LocalChannel<SoftwareDevice>,
     completed: &'a CompletedCall,
     what: &'a str,
 }
 
-impl Ended<'_> {
+impl FinishedCall<'_> {
     /// Returns true if this call has failed, for lack of memory; `None` if another has ended.
     fn check<P: Method>(
         &self,

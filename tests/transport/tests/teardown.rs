@@ -1,5 +1,5 @@
 //! Ends are dropped at every turn of a scenario, in every order: nothing stays registered, and
-//! nothing that is kept changes. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
+//! nothing that is retained changes. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
 //! used after it is freed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -83,9 +83,9 @@ impl Pending {
     }
 }
 
-/// What is kept at both ends.
+/// What is retained at both ends.
 #[derive(Default)]
-struct Kept {
+struct Retained {
     calls: Vec<Pending>,
     /// Replies, in the memory into which the device has placed them.
     replies: Vec<CompletedCall>,
@@ -93,7 +93,7 @@ struct Kept {
     items: Vec<(SharedBytes, Vec<u8>)>,
 }
 
-impl Kept {
+impl Retained {
     fn keep(&mut self, item: SharedBytes) {
         let copy = item.to_vec();
         self.items.push((item, copy));
@@ -123,7 +123,7 @@ impl Kept {
         }
     }
 
-    /// Checks that what is kept has not changed.
+    /// Checks that what is retained has not changed.
     fn assert_untouched(&self) {
         for (item, copy) in &self.items {
             assert!(**item == **copy);
@@ -131,28 +131,28 @@ impl Kept {
     }
 }
 
-fn begin(ends: &mut Ends) -> Kept {
-    let mut kept = Kept::default();
+fn begin(ends: &mut Ends) -> Retained {
+    let mut retained = Retained::default();
     let item = ends::item(ends.near.pool(), &bytes()[..RESULT as usize]);
     let sent = item.clone().into_shared();
-    kept.keep(sent);
+    retained.keep(sent);
     let region = Region { bytes: item };
-    kept.calls = vec![
+    retained.calls = vec![
         Pending::Null(ends.client.null().begin(&mut ends.near).unwrap()),
         Pending::Read(ends.begin_read(RESULT)),
         Pending::Write(ends.client.write(&region).begin(&mut ends.near).unwrap()),
         // Both directions by chunks for the whole message.
         Pending::Echo(ends.begin_echo(&bytes()[..RESULT as usize])),
     ];
-    kept
+    retained
 }
 
-fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
+fn meets(fate: Fate, mut ends: Ends, retained: Retained) {
     let budgets = ends.budgets.clone();
     match fate {
         Fate::Near | Fate::Cancelled => {
             if fate == Fate::Cancelled {
-                for call in &kept.calls {
+                for call in &retained.calls {
                     call.cancel(&mut ends);
                 }
             }
@@ -168,7 +168,7 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
                 far.turn().unwrap();
                 server.serve(&mut far);
             }
-            kept.assert_untouched();
+            retained.assert_untouched();
             drop((far, server, client, ends.block));
         }
         Fate::Far | Fate::All => {
@@ -185,7 +185,7 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
                 while client.transport().poll_event(&mut near).is_some() {}
             }
             drop(near);
-            kept.assert_untouched();
+            retained.assert_untouched();
         }
         Fate::Server => {
             let Ends {
@@ -199,7 +199,7 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
                 near.turn().unwrap();
                 far.turn().unwrap();
             }
-            kept.assert_untouched();
+            retained.assert_untouched();
         }
         Fate::Forgotten | Fate::Cut => {
             if fate == Fate::Forgotten {
@@ -212,11 +212,11 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
             for number in 0..END {
                 ends.half_turn(number);
             }
-            kept.assert_untouched();
+            retained.assert_untouched();
             drop(ends);
         }
     }
-    drop(kept);
+    drop(retained);
     assert_eq!(budgets.map(|budget| budget.used()), [0, 0]);
 }
 
@@ -244,13 +244,13 @@ fn every_turn(windows: bool, highest: Version, delay: u32) {
                 ..Config::server()
             };
             let mut ends = Ends::on(devices, client, server);
-            let mut kept = begin(&mut ends);
+            let mut retained = begin(&mut ends);
             for number in 0..turns {
                 ends.half_turn(number);
-                kept.take(&mut ends);
+                retained.take(&mut ends);
             }
-            answered = kept.replies.len().max(answered);
-            meets(fate, ends, kept);
+            answered = retained.replies.len().max(answered);
+            meets(fate, ends, retained);
         }
     }
     assert_eq!(answered, 4, "the scenario comes to its end");

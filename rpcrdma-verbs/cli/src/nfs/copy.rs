@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rpcrdma_nfs::nfs3::{Createhow3, Ftype3, Sattr3, SetMode3, SetSize3, StableHow};
 
-use super::remote::{Access, AnyError, Opened, Place, Remote};
+use super::remote::{Access, AnyError, OpenedObject, Place, Remote};
 use crate::output::{UsageError, outln};
 
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ impl Copy {
     }
 
     async fn get(&self, from: &Remote, to: &Path) -> Result<u64, AnyError> {
-        let Opened { client, object } = self.access.open(from).await?;
+        let OpenedObject { client, object } = self.access.open(from).await?;
         let to = match from.name() {
             Some(name) if to.is_dir() => to.join(name),
             _ => PathBuf::from(to),
@@ -82,7 +82,7 @@ impl Copy {
 
     /// Finds where a file goes: into a directory, or to a name.
     async fn target(&self, from: &Path, to: &Remote) -> Result<Place, AnyError> {
-        if let Ok(Opened { client, object }) = self.access.open(to).await
+        if let Ok(OpenedObject { client, object }) = self.access.open(to).await
             && object.attributes.r#type == Ftype3::Dir
         {
             let name = from.file_name().and_then(|name| name.to_str());

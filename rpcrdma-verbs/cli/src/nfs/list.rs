@@ -7,7 +7,7 @@ use rpcrdma_nfs::client::Client;
 use rpcrdma_nfs::nfs3::{Fattr3, Ftype3, Nfsstat3};
 use rpcrdma_nfs::{DirEntry, FileHandle};
 
-use super::remote::{Access, AnyError, Opened, Remote};
+use super::remote::{Access, AnyError, OpenedObject, Remote};
 use crate::output::{OutputError, outln};
 
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(super) struct List {
 
 impl List {
     pub(super) async fn run(&self) -> Result<(), AnyError> {
-        let Opened { client, object } = self.access.open(&self.what).await?;
+        let OpenedObject { client, object } = self.access.open(&self.what).await?;
         if object.attributes.r#type != Ftype3::Dir {
             let name = self.what.name().unwrap_or_default();
             return Ok(self.print(name.as_bytes(), &object.attributes)?);
@@ -138,7 +138,7 @@ pub(super) struct Cat {
 
 impl Cat {
     pub(super) async fn run(&self) -> Result<(), AnyError> {
-        let Opened { client, object } = self.access.open(&self.file).await?;
+        let OpenedObject { client, object } = self.access.open(&self.file).await?;
         let mut stream = client.read_stream(&object.handle, 0, u64::MAX);
         while let Some(data) = stream.next().await? {
             io::stdout()

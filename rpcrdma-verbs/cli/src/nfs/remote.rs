@@ -51,7 +51,7 @@ pub(super) struct Remote {
 }
 
 /// A client, and an object of its server.
-pub(super) struct Opened {
+pub(super) struct OpenedObject {
     pub(super) client: Client<Channel>,
     pub(super) object: Object,
 }
@@ -137,13 +137,13 @@ impl Access {
     }
 
     /// Finds an object: it may be a directory that is mounted itself, or a name in one.
-    pub(super) async fn open(&self, remote: &Remote) -> Result<Opened, AnyError> {
+    pub(super) async fn open(&self, remote: &Remote) -> Result<OpenedObject, AnyError> {
         let refused = match self.mount(&remote.host, &remote.path).await {
             Ok(handle) => {
                 let client = self.connect(&remote.host, handle).await?;
                 let attributes = client.attributes(&handle).await?;
                 let object = Object { handle, attributes };
-                return Ok(Opened { client, object });
+                return Ok(OpenedObject { client, object });
             }
             Err(error) => error,
         };
@@ -153,7 +153,7 @@ impl Access {
         }
         let Place { client, dir, name } = self.place(remote).await?;
         let object = client.lookup(&dir, &name).await?;
-        Ok(Opened { client, object })
+        Ok(OpenedObject { client, object })
     }
 }
 

@@ -130,7 +130,7 @@ impl Serve {
         self.announce(&exports, server.local_addrs(), device.as_ref())?;
         notify("READY=1");
 
-        while signals.next().await == Told::Reload {
+        while signals.next().await == SignalAction::Reload {
             match self.reload(&exports, &control, make) {
                 Ok(count) => outln!("reloaded exports={count}"),
                 Err(error) => eprintln!("rpcrdma: the earlier settings stay: {error}"),
@@ -267,7 +267,7 @@ fn one_export<F: FileSystem>(
 
 /// What a signal wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum SignalAction {
     End,
     Reload,
 }
@@ -289,7 +289,7 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> SignalAction {
         let [terminate, interrupt] = &mut self.ends;
         let hangup = &mut self.hangup;
         let reload = async {
@@ -299,15 +299,15 @@ impl Signals {
             }
         };
         tokio::select! {
-            _ = terminate.recv() => Told::End,
-            _ = interrupt.recv() => Told::End,
-            _ = reload => Told::Reload,
+            _ = terminate.recv() => SignalAction::End,
+            _ = interrupt.recv() => SignalAction::End,
+            _ = reload => SignalAction::Reload,
         }
     }
 
     /// Waits for the next one that ends the server.
     async fn end(&mut self) {
-        while self.next().await != Told::End {}
+        while self.next().await != SignalAction::End {}
     }
 }
 

@@ -186,23 +186,23 @@ fn linux() -> Option<Linux> {
 
 /// Why the server of a test does not serve what follows NULL.
 #[derive(Clone, Copy, Debug)]
-enum Denial {
+enum Refusal {
     ProcedureUnavailable,
     GarbageArgs,
 }
 
 /// Version, procedure and user of a call.
-type Refused = (u32, u32, Option<u32>);
+type RefusedCall = (u32, u32, Option<u32>);
 
 /// An NFS server that serves nothing but NULL.
 #[derive(Clone)]
-struct Refuses {
-    denial: Denial,
+struct RefusingServer {
+    refusal: Refusal,
     /// Each call after NULL.
-    calls: Rc<RefCell<Vec<Refused>>>,
+    calls: Rc<RefCell<Vec<RefusedCall>>>,
 }
 
-impl Refuses {
+impl RefusingServer {
     fn refuse(&self, cx: &Context) -> RpcError {
         let procedure = cx.procedure();
         let user = match cx.credentials() {
@@ -211,16 +211,16 @@ impl Refuses {
         };
         let call = (procedure.version, procedure.number, user);
         self.calls.borrow_mut().push(call);
-        match self.denial {
-            Denial::ProcedureUnavailable => RpcError::ProcedureUnavailable,
-            Denial::GarbageArgs => {
+        match self.refusal {
+            Refusal::ProcedureUnavailable => RpcError::ProcedureUnavailable,
+            Refusal::GarbageArgs => {
                 RpcError::GarbageArgs(Error::new(ErrorKind::UnexpectedEnd, 0), None)
             }
         }
     }
 }
 
-impl nfs3::LocalService for Refuses {
+impl nfs3::LocalService for RefusingServer {
     fn authorize(&self, cx: &Context) -> Result<(), RpcError> {
         Err(self.refuse(cx))
     }
@@ -230,7 +230,7 @@ impl nfs3::LocalService for Refuses {
     }
 }
 
-impl nfs4::LocalService for Refuses {
+impl nfs4::LocalService for RefusingServer {
     fn authorize(&self, cx: &Context) -> Result<(), RpcError> {
         Err(self.refuse(cx))
     }
@@ -243,10 +243,10 @@ impl nfs4::LocalService for Refuses {
 /// Makes the kernel mount from our server. It calls NULL, then its first real procedure as root, and
 /// fails at once because of our answer: mount.nfs prints `why`, and for version 4 the kernel logs the
 /// error of our answer.
-fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Option<&str>) {
+fn mounted(linux: &Linux, version: &str, refusal: Refusal, why: &str, error: Option<&str>) {
     let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
     let calls = Rc::default();
-    let service = Refuses { denial, calls };
+    let service = RefusingServer { refusal, calls };
     let router = Router::new()
         .add_service(nfs3::serve_local(service.clone()))
         .add_service(nfs4::serve_local(service.clone()));
@@ -277,7 +277,7 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
     assert!(!calls.is_empty(), "NULL was not answered");
     assert!(
         calls.iter().all(|call| *call == first),
-        "{version}, {denial:?}: {calls:?}"
+        "{version}, {refusal:?}: {calls:?}"
     );
     let (spoken, counters) = last.expect("a connection");
     let wrong = counters.refused + counters.dropped + counters.unexpected + counters.duplicate_xid;
@@ -297,7 +297,7 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
 #[test]
 fn its_first_calls_are_answered() {
     let Some(linux) = linux() else { return };
-    let (unavailable, garbage) = (Denial::ProcedureUnavailable, Denial::GarbageArgs);
+    let (unavailable, garbage) = (Refusal::ProcedureUnavailable, Refusal::GarbageArgs);
     let why = "Input/output error";
     for version in ["4.1", "4.0"] {
         // EOPNOTSUPP and EIO.

@@ -47,9 +47,9 @@ const CALLS: usize = 16;
 
 /// The end of a connection: what its oldest request and the receive of the arriving message
 /// complete with.
-struct Ended(Status, Status);
+struct StreamEnd(Status, Status);
 
-impl Ended {
+impl StreamEnd {
     const LOST: Self = Self(Status::Flushed, Status::Flushed);
 
     /// After an error of the peer.
@@ -160,7 +160,7 @@ impl Qp {
     }
 
     /// Fails the queue pair if the stream has ended, or if a message has waited too long.
-    fn after(&self, state: &mut QpState, taken: Result<(), Ended>) {
+    fn after(&self, state: &mut QpState, taken: Result<(), StreamEnd>) {
         // rfc: 5041-7.1-b, 5041-7.1-c, 5041-7.1-d
         let mut ended = taken.err();
         if let (Some(since), Some(timeout)) = (state.incoming.stalled, self.receive_timeout) {
@@ -171,19 +171,27 @@ impl Qp {
                     if let Some(stream) = &mut state.stream {
                         stream.terminate(&terminate);
                     }
-                    ended = Some(Ended::refused(&terminate));
+                    ended = Some(StreamEnd::refused(&terminate));
                 }
             }
         }
-        if let Some(Ended(request, receive)) = ended {
+        if let Some(StreamEnd(request, receive)) = ended {
             state.fail(self.number, (request, receive));
         }
     }
 
     /// Makes one system call, and takes what it returns. Returns whether the socket is empty now,
     /// or `None` if it had nothing.
-    fn receive_once(&self, state: &mut QpState, staging: &mut [u8]) -> Result<Option<bool>, Ended> {
-        let place = match self.advance(state, &[]).map_err(|t| Ended::refused(&t))?.1 {
+    fn receive_once(
+        &self,
+        state: &mut QpState,
+        staging: &mut [u8],
+    ) -> Result<Option<bool>, StreamEnd> {
+        let place = match self
+            .advance(state, &[])
+            .map_err(|t| StreamEnd::refused(&t))?
+            .1
+        {
             FpduProgress::Place { destination, len } => Some((destination, len)),
             _ => None,
         };
@@ -194,7 +202,7 @@ impl Qp {
         };
         let staging = &mut staging[..wanted];
         let Some(socket) = &state.socket else {
-            return Err(Ended::LOST);
+            return Err(StreamEnd::LOST);
         };
         let (received, placed) = match place {
             None => (socket::receive(socket, staging), 0),
@@ -204,7 +212,7 @@ impl Qp {
             ),
         };
         match received {
-            Ok(0) => Err(Ended::LOST),
+            Ok(0) => Err(StreamEnd::LOST),
             Ok(count) => {
                 state.incoming.received += 1;
                 let rest = count.saturating_sub(placed);
@@ -213,7 +221,7 @@ impl Qp {
             }
             Err(Errno::AGAIN) => Ok(None),
             Err(Errno::INTR) => Ok(Some(false)),
-            Err(_) => Err(Ended::LOST),
+            Err(_) => Err(StreamEnd::LOST),
         }
     }
 
@@ -223,7 +231,7 @@ impl Qp {
         state: &mut QpState,
         (destination, len): (FpduDestination, usize),
         staging: &mut [u8],
-    ) -> Result<rustix::io::Result<usize>, Ended> {
+    ) -> Result<rustix::io::Result<usize>, StreamEnd> {
         self.with_target(state, destination, len, |state, parts| {
             let mut into = parts.to_receive();
             into.push(IoSliceMut::new(staging));
@@ -251,18 +259,18 @@ impl Qp {
         destination: FpduDestination,
         len: usize,
         use_it: impl FnOnce(&mut QpState, Parts<'_>) -> T,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, StreamEnd> {
         let length = len as u64;
         match destination {
             FpduDestination::Receive { offset, .. } => {
-                let receive = state.incoming.receive.clone().ok_or(Ended::LOST)?;
+                let receive = state.incoming.receive.clone().ok_or(StreamEnd::LOST)?;
                 let parts = Parts::new(receive.slices.all(), offset.into(), length);
                 Ok(use_it(state, parts))
             }
             FpduDestination::Sink { offset } => {
                 let read = state.sends.reads.front();
                 let request = read.and_then(|number| state.sends.get(*number));
-                let slices = request.ok_or(Ended::LOST)?.slices.clone();
+                let slices = request.ok_or(StreamEnd::LOST)?.slices.clone();
                 Ok(use_it(state, Parts::new(slices.all(), offset, length)))
             }
             FpduDestination::Tagged { stag, offset } => {
@@ -271,7 +279,7 @@ impl Qp {
                     key: stag,
                 };
                 // It was checked when its header came, and may have ended since.
-                let length = u32::try_from(len).map_err(|_| Ended::LOST)?;
+                let length = u32::try_from(len).map_err(|_| StreamEnd::LOST)?;
                 let slice = [Sge {
                     address: offset,
                     length,
@@ -279,7 +287,7 @@ impl Qp {
                 }];
                 let parts = Parts::new(&slice, 0, length.into());
                 let table = self.domain.read();
-                let refused = |_| Ended::LOST;
+                let refused = |_| StreamEnd::LOST;
                 if !table.is_region(stag) {
                     table
                         .check_remote(to, length, true, self.number)
@@ -320,10 +328,10 @@ impl Qp {
     }
 
     /// Takes bytes of the stream.
-    fn consume(&self, state: &mut QpState, mut bytes: &[u8]) -> Result<(), Ended> {
+    fn consume(&self, state: &mut QpState, mut bytes: &[u8]) -> Result<(), StreamEnd> {
         loop {
             let advanced = self.advance(state, bytes);
-            let (taken, progress) = advanced.map_err(|t| Ended::refused(&t))?;
+            let (taken, progress) = advanced.map_err(|t| StreamEnd::refused(&t))?;
             bytes = &bytes[taken..];
             if taken > 0 && progress != FpduProgress::Stalled {
                 state.incoming.stalled = None;
@@ -355,14 +363,14 @@ impl Qp {
         }
     }
 
-    fn handle(&self, state: &mut QpState, event: IwarpEvent) -> Result<(), Ended> {
+    fn handle(&self, state: &mut QpState, event: IwarpEvent) -> Result<(), StreamEnd> {
         // rfc: 5040-5.1-g, 5040-5.3-m, 5040-5.4-g, 5040-5.5-e, 5040-5.5-f, 5040-5.5-l, 5040-5.5-n
         // rfc: 5040-5.5-o, 5040-5.5-q
         match event {
             IwarpEvent::Received {
                 len, invalidate, ..
             } => {
-                let receive = state.incoming.receive.take().ok_or(Ended::LOST)?;
+                let receive = state.incoming.receive.take().ok_or(StreamEnd::LOST)?;
                 if let Some(key) = invalidate {
                     self.domain.write().invalidate(key, Some(self.number));
                 }
@@ -382,7 +390,7 @@ impl Qp {
                     code = ?terminate.code,
                     "the peer has terminated the connection"
                 );
-                return Err(Ended(self.refusal(state, &terminate), Status::Flushed));
+                return Err(StreamEnd(self.refusal(state, &terminate), Status::Flushed));
             }
         }
         Ok(())
