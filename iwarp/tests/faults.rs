@@ -1,4 +1,4 @@
-//! What a hostile peer sends, and the Terminate that it gets.
+//! Faults of a hostile peer, and the Terminates that they cause.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ fn read_request(source_stag: u32, source_offset: u64, len: u32) -> Vec<u8> {
     untagged([0x41, 0x41], 1, 1, 0, &request.encode())
 }
 
-/// The peer may use one receive of 8 bytes, and 8 bytes of each region.
+/// The peer may use one receive of 8 bytes, and access 8 bytes of each region.
 struct Setup {
     memory: Memory,
     readable: u32,

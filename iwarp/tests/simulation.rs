@@ -1,5 +1,5 @@
-//! Two ends, with a stream that is cut anywhere and sometimes damaged: messages arrive exactly and
-//! in order, or the stream ends with an error.
+//! Two ends, with a stream that is split at random and sometimes damaged: messages arrive exactly
+//! and in order, or the stream ends with an error.
 //!
 //! `RPCRDMA_SEED=n` repeats a run.
 
@@ -42,7 +42,7 @@ impl Rng {
     }
 }
 
-/// Feeds the stream in parts of any length.
+/// Feeds the stream in parts of random lengths.
 fn feed_cut(
     rng: &mut Rng,
     receiver: &mut FpduReceiver,
@@ -62,7 +62,7 @@ fn feed_cut(
     (events, None)
 }
 
-/// What was sent: the stream, the Sends' bytes, and the bytes written to the peer's memory.
+/// The sent data: the stream, the Sends, and the bytes written to the peer's memory.
 struct Traffic {
     stream: Vec<u8>,
     sends: Vec<Vec<u8>>,
@@ -182,7 +182,7 @@ fn both_ends_agree_on_the_setup() {
         assert_eq!(request.private_data(), ours.private_data);
         let (mut reply, accepted) = request.accept(&theirs).unwrap();
         let len = reply.len();
-        // An FPDU may follow the reply directly.
+        // An FPDU may immediately follow the reply.
         reply.push(0);
         let (first, second) = reply.split_at(rng.below(len));
         assert_eq!(initiator.receive(first), Ok((first.len(), None)));
@@ -209,7 +209,7 @@ fn any_bytes_end_without_a_panic() {
             receives: vec![vec![0; 64]],
             ..Memory::default()
         };
-        // Half of the frames begin as they should.
+        // Half of the frames begin correctly.
         if rng.below(2) == 0 && len > 20 {
             stream[..18].copy_from_slice(b"MPA ID Req Frame\x50\x02");
             stream[18] = 0;

@@ -1,8 +1,9 @@
-//! The client with the kernel's NFS server, over RDMA and TCP, with the server's disk as the judge.
+//! The client with the kernel's NFS server over RDMA and TCP. Results are compared with the
+//! server's disk.
 //!
-//! Run as root in a machine of its own. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
-//! address where the kernel's NFS server listens for RDMA, `RPCRDMA_NFSD_TCP` and `RPCRDMA_MOUNTD`
-//! where it and its mountd listen for TCP, and `RPCRDMA_EXPORT` the directory that it exports.
+//! Run as root in a dedicated machine. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
+//! RDMA address of the kernel's NFS server, `RPCRDMA_NFSD_TCP` and `RPCRDMA_MOUNTD` its TCP address
+//! and that of its mountd, and `RPCRDMA_EXPORT` the directory that it exports.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 
 type Nfs = Client<Channel>;
 
-/// A directory of the server: as a client has it, and on the server's disk.
+/// A directory of the server: its handle at the client, and its path on the server's disk.
 struct Exported {
     nfs: Nfs,
     dir: FileHandle,
@@ -96,7 +97,7 @@ impl Exported {
         fs::read(self.disk.join(name)).unwrap()
     }
 
-    /// The lengths of the trial: about 4 bytes, a page, 64 KiB, and what one call may transfer.
+    /// The tested lengths: around 4 bytes, a page, 64 KiB, and the maximum transfer size.
     fn lengths(&self) -> Vec<usize> {
         let limits = self.nfs.limits();
         let (read, write) = (limits.read as usize, limits.write as usize);
@@ -170,8 +171,8 @@ fn what_is_on_the_disk_is_read() {
             fs::write(exported.disk.join(&name), &content).unwrap();
             let file = nfs.lookup(&exported.dir, &name).await.unwrap();
             assert_eq!(file.attributes.size, len as u64);
-            // All of it, with less and with more than there is, from offsets that are not aligned,
-            // at the end, and beyond it.
+            // All of the content, with counts that are too small and too large, from unaligned
+            // offsets, at the end, and beyond it.
             for offset in [0, 1, 4095, len.saturating_sub(1), len, len + 1] {
                 let rest = content.get(offset..).unwrap_or_default();
                 for wanted in [len, len.saturating_sub(1), len + 5] {

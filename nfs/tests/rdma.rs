@@ -1,5 +1,5 @@
-//! The service over RDMA, with the software fabric: data that RFC 8267, section 4, lets move by
-//! chunks, and long replies.
+//! The service over RDMA, with the software fabric: the DDP-eligible data of RFC 8267, section 4,
+//! in chunks, and long replies.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "backends/mod.rs"]
@@ -104,7 +104,7 @@ fn data_of_any_length_goes_there_and_back() {
                 panic!("fails");
             };
             assert_eq!(ok.count, len);
-            // More is offered than is there, and less.
+            // READ requests more than the file has, and less.
             for count in [len, len + 100, len / 2] {
                 let args = Read3args {
                     file: fh(&file),

@@ -1,4 +1,4 @@
-//! Bytes of files: READ, WRITE and COMMIT of any length at any offset.
+//! Content of files: READ, WRITE and COMMIT of any length at any offset.
 
 use rpcrdma_nfs::client::TransferLimits;
 use rpcrdma_nfs::nfs3::{Nfsstat3, StableHow};
@@ -11,7 +11,7 @@ fn limits(most: u32) -> TransferLimits {
     limits
 }
 
-/// Lengths about the sizes of pages and of the limits, at offsets that are no multiple of anything.
+/// Lengths close to the sizes of pages and to the limits, at unaligned offsets.
 const LENGTHS: [usize; 12] = [
     0, 1, 3, 4, 4095, 4096, 4097, 65_535, 65_536, 65_537, 262_145, 1_048_577,
 ];

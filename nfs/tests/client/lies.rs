@@ -1,4 +1,4 @@
-//! Servers that lie: each reply is written by the test.
+//! Servers that violate the protocol: the test provides each reply.
 
 use std::cell::RefCell;
 use std::future::{Ready, ready};
@@ -15,8 +15,8 @@ use rpcrdma_nfs::nfs3::owned::{
 };
 use rpcrdma_nfs::nfs3::{Nfstime3, PreOpAttr, StableHow};
 
-/// A server whose results are those of a function of the number of the procedure and of how many
-/// calls came before.
+/// A server whose results come from a function of the procedure number and of the number of earlier
+/// calls.
 #[derive(Clone)]
 struct Liar<F>(Rc<(F, RefCell<Vec<u32>>)>);
 
@@ -127,7 +127,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(future)
 }
 
-/// Runs a test with a client of a liar, which tells the truth of its limits.
+/// Runs a test with a client of a faulty server, which returns valid limits.
 fn lied<F, R>(results: F, test: impl AsyncFn(&Client<Liar<F>>) -> R) -> (R, Vec<u32>)
 where
     F: Fn(u32, usize) -> Vec<u8> + Clone,
@@ -220,7 +220,7 @@ fn a_read_without_progress_ends() {
 
 #[test]
 fn short_reads_are_continued_in_order() {
-    // 100 and 50 bytes are asked for at once; the first comes in two parts.
+    // The stream requests 100 and 50 bytes at once; the first READ returns its data in two parts.
     let answers = |at: usize| match at {
         0 => read(30, &[1; 30], false),
         1 => read(50, &[3; 50], false),
@@ -248,7 +248,7 @@ fn writing(
 
 #[test]
 fn bytes_are_written_again_when_the_verifier_changes() {
-    // The server starts again before the first COMMIT.
+    // The server restarts before the first COMMIT.
     let answers = |number, before| match (number, before) {
         (COMMIT, _) => commit(2),
         (WRITE, before) => write(
@@ -268,7 +268,7 @@ fn bytes_are_written_again_when_the_verifier_changes() {
 
 #[test]
 fn a_verifier_that_changes_between_writes_counts_as_a_loss() {
-    // COMMIT has the verifier of the last WRITE, and the first is lost.
+    // COMMIT returns the verifier of the last WRITE, so the first one is lost.
     let answers = |number, before: usize| match number {
         COMMIT => commit(2),
         _ if before % 4 == 2 => write(50, StableHow::Unstable, 2),
@@ -312,7 +312,7 @@ fn writes_that_are_too_long_stand_still_or_are_less_stable_are_refused() {
     }
 }
 
-/// Lists a directory to its end. Returns how many calls that took.
+/// Lists a directory to its end. Returns the number of calls.
 fn list(answer: impl Fn(usize) -> Vec<u8> + Clone) -> (Result<usize, ClientError>, usize) {
     let results = move |number, before: usize| match number {
         READDIR => answer(before - 1),
@@ -331,7 +331,7 @@ fn list(answer: impl Fn(usize) -> Vec<u8> + Clone) -> (Result<usize, ClientError
 
 #[test]
 fn directories_without_an_end_are_refused() {
-    // The same cookie again; one that is the start; a part without entries.
+    // The same cookie again; the cookie of the start; a reply without entries.
     assert_fault(
         list(|_| listing(&[1, 2], "a", false)).0,
         ProtocolFault::Cookies,
@@ -341,7 +341,7 @@ fn directories_without_an_end_are_refused() {
         ProtocolFault::Cookies,
     );
     assert_fault(list(|_| listing(&[], "a", false)).0, ProtocolFault::Cookies);
-    // A round of 1000 parts, which begins after 500 others.
+    // A cycle of 1000 replies, after 500 others.
     let round = |at: usize| {
         let cookie = if at < 500 {
             at

@@ -1,5 +1,5 @@
-//! The client with our own server over the loopback transport, TCP and RDMA (software fabric), with
-//! every file system, and with servers that lie.
+//! The client with this crate's server over the loopback transport, TCP and RDMA (software fabric),
+//! with every file system, and with faulty servers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../backends/mod.rs"]

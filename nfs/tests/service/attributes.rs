@@ -48,7 +48,7 @@ fn handles_that_were_never_given_out_are_refused() {
         for bad in [&b""[..], b"x", &[7; 15], &[7; 17], &[7; 64]] {
             assert_eq!(world.attributes(bad).await, Err(Nfsstat3::Badhandle));
         }
-        // The form of a handle, of another file system or of no object.
+        // Handles with the right form: of another file system, or of no object.
         let stale = Err(Nfsstat3::Stale);
         assert_eq!(world.attributes(&[7; 16]).await, stale);
         for bit in 0..128 {

@@ -102,7 +102,7 @@ fn cookies_stay_good_while_entries_come_and_go() {
         let first = part(world, &dir, 0, 800).await.unwrap();
         assert!(!first.reply.eof);
         let seen = names(&first);
-        // Those that were returned are removed, with the one that the cookie belongs to.
+        // Entries that were returned are removed, including the one of the cookie.
         for name in seen.iter().filter(|name| !name.starts_with('.')) {
             let args = Remove3args {
                 object: place(&dir, name.as_bytes()),
@@ -134,7 +134,7 @@ fn readdir_refuses_what_cannot_be() {
         for count in [0, 100, 130] {
             assert_eq!(status(root, 0, count).await, Some(Nfsstat3::Toosmall));
         }
-        // Another file system may go on at any position.
+        // Other file systems may continue at any position.
         let never_given = if world.expected.is_memory {
             1000
         } else {
@@ -194,7 +194,7 @@ fn readdirplus_returns_handles_and_attributes_within_both_bounds() {
                     assert_eq!(found, Ok(handle.clone()));
                     let attributes = world.attributes(&handle).await.unwrap();
                     let found = attributes_of(&entry.name_attributes);
-                    // To list a directory may be an access to it.
+                    // Listing a directory may change its atime.
                     let atime = attributes.atime;
                     assert_eq!(Fattr3 { atime, ..found }, attributes);
                     assert_eq!(entry.fileid, attributes.fileid);

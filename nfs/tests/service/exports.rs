@@ -1,4 +1,4 @@
-//! Several exports of one server: which one a call finds, by its path, its handle and its client.
+//! Several exports of one server: a call finds its export by path, handle and client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn network(text: &str) -> Network {
     text.parse().unwrap()
 }
 
-/// Runs a test with clients at 127.0.0.1 of a server of exports.
+/// Runs a test with clients at 127.0.0.1, and a server of these exports.
 fn serve<F: FileSystem>(exports: ExportTable<F>, test: impl AsyncFn(&World)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -90,7 +90,7 @@ fn a_client_of_no_network_of_an_export_neither_mounts_nor_uses_it() {
         assert_eq!(mnt(world, "/closed").await, Err(Mountstat3::Acces));
         assert_eq!(mnt(world, "/closed/x").await, Err(Mountstat3::Acces));
         assert_eq!(mnt(world, "/open").await, Ok(open_root.as_bytes().to_vec()));
-        // A handle that is known from elsewhere does not help.
+        // A handle from another source does not help.
         let stale = Err(Nfsstat3::Stale);
         assert_eq!(world.attributes(root.as_bytes()).await.map(drop), stale);
         world.attributes(open_root.as_bytes()).await.unwrap();
@@ -193,7 +193,7 @@ fn nothing_goes_from_one_export_to_another() {
             let (from, to) = (place(a, b"file"), place(b, b"file"));
             assert_eq!(rename(from, to).await, Nfsstat3::Xdev);
             assert_eq!(link(&file, to).await, Nfsstat3::Xdev);
-            // What no export owns gets the status of its file system.
+            // A handle that no export owns gets the status of its file system.
             assert_eq!(
                 rename(from, place(b"none", b"x")).await,
                 Nfsstat3::Badhandle

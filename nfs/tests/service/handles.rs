@@ -1,5 +1,5 @@
-//! Handles that are refused: sections 2.6 (NFS3ERR_BADHANDLE and NFS3ERR_STALE) and 3.3. Every
-//! procedure says the same of a handle.
+//! Rejected handles: sections 2.6 (NFS3ERR_BADHANDLE and NFS3ERR_STALE) and 3.3. Every procedure
+//! returns the same status for a handle.
 
 use rpcrdma_nfs::nfs3::{Nfsstat3, Remove3args, Rmdir3args};
 use rpcrdma_nfs::{FileSystem as _, MemoryFileSystem};
@@ -22,7 +22,7 @@ fn handles_that_no_server_gives_out_are_bad() {
         for handle in [&b""[..], b"x", &[0; 15], &[7; 17], &[0xff; 63], &[0x10; 64]] {
             all_say(world, handle, &[Nfsstat3::Badhandle]).await;
         }
-        // One bit of one that was given out: the code is another one.
+        // A valid handle with one changed bit has a wrong code.
         for bit in [0, 8, 63, 64, 127] {
             let mut other = world.root.clone();
             if let Some(byte) = other.get_mut(bit / 8) {
@@ -58,8 +58,8 @@ fn handles_of_objects_that_are_gone_are_stale() {
     });
 }
 
-/// A client cannot make up the handle of an object that it was not shown: the numbers of objects
-/// follow each other, their codes do not.
+/// A client cannot forge the handle of an object that it has not seen: object numbers are
+/// consecutive, but their codes are not.
 #[test]
 fn the_handle_of_one_object_leads_to_no_other() {
     each_transport(open, async |world| {

@@ -1,4 +1,5 @@
-//! NULL, FSSTAT, FSINFO and PATHCONF: sections 3.3.0 and 3.3.18 to 3.3.20; credentials: section 2.1.
+//! NULL, FSSTAT, FSINFO and PATHCONF: sections 3.3.0 and 3.3.18 to 3.3.20. Credentials: section
+//! 2.1.
 
 use oncrpc::protocol::AuthStat;
 use oncrpc::{CallErrorKind, Credentials, ReplyStatus};

@@ -1,4 +1,4 @@
-//! Bytes, and the verifiers of exclusive creates.
+//! Content of files, and the verifiers of exclusive creates.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -125,7 +125,7 @@ fn every_bit_of_an_exclusive_creates_verifier_counts() {
     let verifier = [0x80, 1, 0xff, 3, 0xfe, 5, 0, 0xff];
     for restart in [false, true] {
         with_host(open(), async |world| {
-            // The same call again, also after a restart.
+            // The same call is repeated, also after a restart.
             for _ in 0..2 {
                 let Create3res::Ok(ok) = exclusive(world, b"file", verifier).await else {
                     panic!("fails, restarted: {restart}");
@@ -142,7 +142,7 @@ fn every_bit_of_an_exclusive_creates_verifier_counts() {
         });
     }
     with_host(open(), async |world| {
-        // The client sets the attributes then, as Linux does it, and the verifier is gone.
+        // The client then sets the attributes, as Linux does, and the verifier is gone.
         let file = world.lookup(&world.root, b"file").await.unwrap();
         let args = Setattr3args {
             object: fh(&file),
