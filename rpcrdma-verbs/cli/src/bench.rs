@@ -128,7 +128,7 @@ impl Extension {
     }
 }
 
-/// The result of one thread.
+/// The measurement of one thread.
 struct Measurement {
     /// Nanoseconds per call: minimum, median and maximum of the samples.
     calls: [f64; 3],
@@ -226,7 +226,8 @@ impl Options {
             for thread in threads {
                 found.push(thread.join().map_err(|_| "a thread has failed")??);
             }
-            // If threads took turns, the reference could use the processors of other threads.
+            // Without this, the reference could use the processors of other threads that have
+            // finished.
             drop(apart);
             if let Some(reference) = &mut reference {
                 (0..SAMPLES).try_for_each(|_| reference.take())?;

@@ -38,13 +38,13 @@ pub(crate) struct Options {
     no_crc: bool,
 }
 
-/// Opens devices, on any thread.
+/// Opens devices on any thread.
 #[derive(Clone)]
 pub(crate) struct DeviceSource {
     kind: Kind,
     /// The address for a server.
     address: SocketAddr,
-    /// Whether peers may have windows that do not confine them.
+    /// Whether peers may get windows that do not confine them.
     trusts: bool,
     traffic_class: Option<u8>,
     /// Whether iWARP over TCP requires CRCs.
@@ -79,12 +79,12 @@ impl DeviceSource {
         Ok(device)
     }
 
-    /// Returns the address for a server, with any port if none was given.
+    /// Returns the address for a server. The port is 0 if none was given.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Creates a driver on a device of its own.
+    /// Creates a driver on a newly opened device.
     pub(crate) fn driver(
         &self,
         budget: &Budget,
@@ -98,17 +98,17 @@ impl DeviceSource {
     }
 }
 
-/// Where the ends of a subcommand are.
+/// The location of the ends of a subcommand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locality {
     /// Both are in this process.
     Process,
-    /// One is here, and iWARP over TCP reaches any other.
+    /// One end is in this process, and iWARP over TCP reaches any peer.
     #[cfg(feature = "nfs")]
     Network,
-    /// A client is here: the device is that of the route to the server.
+    /// The client is in this process: the device is that of the route to the server.
     Client(IpAddr),
-    /// A server is here: the device is that of its address.
+    /// The server is in this process: the device is that of its address.
     Server,
 }
 
@@ -130,7 +130,7 @@ impl Options {
         self.delayed(reach, Duration::ZERO)
     }
 
-    /// Returns the selected device. The embedded fabric has a delay.
+    /// Returns the selected device. The embedded fabric has this delay.
     pub(crate) fn delayed(
         &self,
         reach: Locality,
@@ -155,7 +155,7 @@ impl Options {
             traffic_class: self.traffic_class,
             crc: !self.no_crc,
         };
-        // Reports first if the device does not exist.
+        // If the device does not exist, this error is reported first.
         match source.open() {
             Ok(_) => Ok(source),
             Err(error) if reach == Locality::Process => {
@@ -167,7 +167,7 @@ impl Options {
 }
 
 impl Options {
-    /// Returns the name of the device where none is named.
+    /// Returns the name of the default device.
     fn selected(&self, locality: Locality) -> String {
         let device = match locality {
             Locality::Process => return iwarp::NAME.to_owned(),
@@ -183,7 +183,7 @@ impl Options {
     }
 }
 
-/// What helps a subcommand with both ends in this process if the device can't be opened.
+/// The hint if the device cannot be opened, for a subcommand with both ends in this process.
 const NO_DEVICE_NEEDED: &str =
     "without --device there is the embedded fabric, which needs no device";
 

@@ -1,4 +1,4 @@
-//! `rpcrdma devices`: the devices that can be used.
+//! `rpcrdma devices`: lists the available devices.
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Prints what needs no device, and the devices of this host.
+    /// Prints the options that need no device, and the devices of this host.
     pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
         if self.json {
             outln!("{}", all_as_json()?);

@@ -83,7 +83,7 @@ enum What {
 }
 
 impl What {
-    /// Returns the level from which events are logged by default: clients print what they see.
+    /// Returns the default log level: clients print events themselves.
     fn default_level(&self) -> &'static str {
         match self {
             Self::Serve(_) => "warn",
@@ -93,7 +93,7 @@ impl What {
         }
     }
 
-    /// Returns true if the command has done what it should.
+    /// Returns true if the command succeeded.
     fn run(self) -> Result<bool, Box<dyn Error>> {
         match self {
             Self::Demo(options) => options.run(),
@@ -125,7 +125,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
+/// Prints the requested help, or the errors of the arguments.
 fn asked_or_wrong(error: &clap::Error) -> ExitCode {
     match error.print() {
         Err(unwritten) if !error.use_stderr() => output::failed(&OutputError::from(unwritten)),

@@ -39,7 +39,7 @@ enum What {
 }
 
 impl Options {
-    /// Returns true if it is a server.
+    /// Returns true for the subcommand that runs a server.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self.what, What::Serve(_))
     }
@@ -57,7 +57,7 @@ impl Options {
                 What::Bench(bench) => bench.run().await,
             }
         });
-        // A server that does not drain is not waited for.
+        // The process does not wait for a server that does not drain.
         runtime.shutdown_background();
         done
     }

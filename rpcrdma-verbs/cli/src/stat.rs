@@ -1,4 +1,4 @@
-//! `rpcrdma stat`: the figures of a server that runs.
+//! `rpcrdma stat`: prints the metrics of a running server.
 
 mod exposition;
 mod http;
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// How often the flag that a signal sets is looked at.
+/// The interval at which the signal flag is checked.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Options {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The longest time: it can be added to any instant.
+/// The maximum duration: it can be added to any instant.
 const MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Parses a number of bytes: `4096`, `64K`, `1M`, `2G` or `1T`, in powers of 1024.
@@ -57,7 +57,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| format!("{text} is more than a year"))
 }
 
-/// Splits an argument at its unit.
+/// Splits an argument before its unit.
 fn split(text: &str) -> (&str, &str) {
     let is_unit = |c: char| !c.is_ascii_digit() && c != '.';
     text.split_at(text.find(is_unit).unwrap_or(text.len()))

@@ -1,4 +1,4 @@
-//! What the libraries log, on standard error.
+//! Logs of the libraries, on standard error.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub(crate) struct Verbosity {
 }
 
 impl Verbosity {
-    /// Starts logging, from a level on unless something else is requested.
+    /// Starts logging at the default level, unless another one is requested.
     pub(crate) fn start(&self, default: &str) -> Result<(), UsageError> {
         let variable = std::env::var("RUST_LOG").ok();
         let variable = variable.filter(|filter| !filter.is_empty());

@@ -1,5 +1,5 @@
-//! The commands without a device, on the embedded fabric and over iWARP: what they print, and how
-//! they exit.
+//! The commands on the embedded fabric and over iWARP, without a device: their output, and their
+//! exit status.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ fn rpcrdma(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Returns what a command that succeeds prints.
+/// Returns the output of a command that succeeds.
 fn said(arguments: &[&str]) -> String {
     let output = rpcrdma(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -27,12 +27,12 @@ fn each_scene_of_the_demonstration_passes() {
     assert!(text.ends_with("\n20 passed, 0 failed\n"), "{text}");
     let titles = text.lines().filter(|line| line.starts_with("rtrext-02: "));
     assert_eq!(titles.count(), 8);
-    // What a reader sees of a call: the message, and how it travels.
+    // The chart shows the message of a call, and its transfer.
     assert!(text.contains("client ---->  RDMA2_MSG call 0x"), "{text}");
     assert!(text.contains("<---- server  RDMA2_MSG reply 0x"), "{text}");
 }
 
-/// Runs a benchmark for as short as possible, and returns its results.
+/// Runs a benchmark of minimum duration, and returns its results.
 fn bench(arguments: &[&str]) -> serde_json::Value {
     let arguments = [
         &["bench", "--json", "--duration", "0", "--working-set", "1M"],
@@ -109,7 +109,7 @@ fn wrong_settings_are_told() {
 #[test]
 fn processes_reach_each_other_without_a_device() {
     for any in ["127.0.0.1:0", "[::1]:0"] {
-        // Port 0 is the usual port of the command: another test or process may have it.
+        // Port 0 means the default port of the command, which another test or process may use.
         let free = TcpListener::bind(any).unwrap().local_addr().unwrap();
         let bind = free.to_string();
         let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
@@ -158,7 +158,7 @@ fn processes_reach_each_other_without_a_device() {
     }
 }
 
-/// Runs a command whose output goes nowhere.
+/// Runs a command with output to this target.
 fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma"));
     let command = command.args(arguments).stdout(output);

@@ -1,4 +1,5 @@
-//! What commands have in common: units, names, signals, JSON, logs, completions and manual pages.
+//! Common behaviour of the commands: units, names, signals, JSON, logs, completions and manual
+//! pages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Lines, Read as _, Write as _};
@@ -18,7 +19,7 @@ fn rpcrdma(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// Returns the lines of JSON that a command prints.
+/// Returns the JSON lines of a command's output.
 fn events(output: &[u8]) -> Vec<Value> {
     let lines = str::from_utf8(output).unwrap().lines();
     lines
@@ -26,7 +27,7 @@ fn events(output: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// Returns an address at which nobody listens.
+/// Returns an address without a listener.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -63,7 +64,7 @@ impl Running {
         self.lines.next().unwrap().unwrap()
     }
 
-    /// Sends a signal, and returns the status, the lines of output that are left, and the errors.
+    /// Sends a signal. Returns the status, the remaining lines of output, and the errors.
     fn end(mut self, signal: &str) -> (Option<i32>, Vec<String>, String) {
         let pid = self.process.id().to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
@@ -78,7 +79,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.process.kill();
     }
 }
@@ -221,7 +222,7 @@ fn ping_calls_null_of_any_program() {
         let output = rpcrdma(&[&arguments[..], &program].concat());
         (output.status.code(), events(&output.stdout))
     };
-    // The program of block.x.
+    // The program number of block.x.
     let (status, found) = ping("0x20524d41", "1");
     assert_eq!(status, Some(0), "{found:?}");
     assert_eq!(found.last().unwrap()["answered"], 2);
@@ -404,7 +405,7 @@ fn each_subcommand_has_a_manual_page() {
     }
     assert!(page("rpcrdma-nfs-serve.1").contains(".SH OPTIONS"));
     assert!(!pages.join("rpcrdma-man.1").exists());
-    // A file is in the way.
+    // A file has the name of the folder.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert_eq!(

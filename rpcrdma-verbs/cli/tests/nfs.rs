@@ -1,4 +1,4 @@
-//! `rpcrdma nfs` over TCP: what the server prints and serves and how it ends, and its clients.
+//! `rpcrdma nfs` over TCP: the output, service and shutdown of the server, and its clients.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -18,17 +18,17 @@ fn rpcrdma() -> Command {
     Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
 }
 
-/// A server that ends with the test.
+/// A server that is killed at the end of the test.
 struct Running {
     process: Child,
     output: BufReader<ChildStdout>,
     address: String,
-    /// The address for RDMA, if it is served.
+    /// The RDMA address, if RDMA is served.
     rdma: Option<String>,
 }
 
 impl Running {
-    /// Starts a server at any port, and reads its first line.
+    /// Starts a server at any free port, and reads its first line.
     fn new(options: &[&str]) -> Self {
         let mut process = rpcrdma()
             .args(["nfs", "serve", "--export", "/data", "--tcp", "127.0.0.1:0"])
@@ -54,7 +54,7 @@ impl Running {
         }
     }
 
-    /// Returns clients of the server, and the handle of its root.
+    /// Returns a client of the server, and the handle of its root.
     async fn mounted(&self) -> (nfs_v3::Client<Channel>, Vec<u8>) {
         let channel = tcp::connect(&self.address).await.unwrap();
         let options = CallOptions::DEFAULT.credentials(AuthSys::new("tester"));
@@ -80,12 +80,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.process.kill();
     }
 }
 
-/// Returns whether processes like this one may open handles of the kernel.
+/// Returns true if processes like this one can open kernel handles.
 #[cfg(target_os = "linux")]
 fn may_open_handles() -> bool {
     let dir = tempfile::tempdir().unwrap();
@@ -113,11 +113,11 @@ async fn it_serves_mount_and_nfs_at_one_address_until_sigterm() {
     let server = Running::new(&["--memory"]);
     let (nfs, root) = server.mounted().await;
     assert_eq!(make_dir(&nfs, &root, "dir").await, Nfsstat3::Ok);
-    // The client stays connected: the server ends its side.
+    // The client stays connected: the server closes its side.
     assert_eq!(server.terminate(), (true, Some("drained".to_owned())));
 }
 
-/// Without an rpcbind the server serves nevertheless.
+/// The server starts even without an rpcbind.
 #[tokio::test]
 async fn clients_of_a_network_are_squashed_to_a_user() {
     let squashed = ["--squash=all", "--anonuid=7", "--anongid=8", "--rpcbind"];
@@ -192,7 +192,7 @@ fn errors_of_a_directory_name_what_is_wrong() {
     );
 }
 
-/// Runs a command of the client against a server.
+/// Runs a client command with a server.
 fn client(server: &Running, command: &str, arguments: &[&str]) -> Output {
     let port = server.address.rsplit_once(':').unwrap().1;
     let mut client = rpcrdma();
@@ -204,7 +204,7 @@ fn client(server: &Running, command: &str, arguments: &[&str]) -> Output {
     client.args(arguments).output().unwrap()
 }
 
-/// Returns what a command of the client prints that succeeds.
+/// Returns the output of a client command that succeeds.
 fn said(server: &Running, command: &str, arguments: &[&str]) -> Vec<u8> {
     let output = client(server, command, arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -217,7 +217,7 @@ fn files_are_copied_listed_and_printed() {
     files_go_there_and_back(&Running::new(&["--memory"]));
 }
 
-/// Over iWARP: no device is needed.
+/// Over iWARP, which needs no device.
 #[test]
 fn files_are_copied_listed_and_printed_over_rdma() {
     let server = Running::new(&["--memory", "--rdma=127.0.0.1:0"]);
@@ -228,7 +228,7 @@ fn files_are_copied_listed_and_printed_over_rdma() {
 fn files_go_there_and_back(server: &Running) {
     let here = tempfile::tempdir().unwrap();
     let path = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
-    // More than one window of `cp`, and an end that is no multiple of 4.
+    // More than one window of `cp`, and a length that is not a multiple of 4.
     let content: Vec<u8> = (0..=250).cycle().take((4 << 20) + 1021).collect();
     std::fs::write(path("big"), &content).unwrap();
     std::fs::write(path("empty"), "").unwrap();

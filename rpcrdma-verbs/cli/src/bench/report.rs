@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::{Costs, Measurement, Operation, Options, Reference};
 use crate::output::OutputError;
 
-/// The results of all threads together.
+/// The results of all threads combined.
 struct Totals {
     /// Nanoseconds per call on its thread: minimum, median and maximum.
     calls: [f64; 3],

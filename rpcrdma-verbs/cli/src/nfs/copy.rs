@@ -1,4 +1,4 @@
-//! `rpcrdma nfs cp`: a file, from a server or to it.
+//! `rpcrdma nfs cp`: copies a file from or to a server.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ pub(super) struct Copy {
     to: String,
 }
 
-/// How many bytes are written before they are committed.
+/// The number of bytes that are written before they are committed.
 const WINDOW: usize = 4 << 20;
 
 impl Copy {
@@ -43,7 +43,7 @@ impl Copy {
             _ => PathBuf::from(to),
         };
         let mut stream = client.read_stream(&object.handle, 0, u64::MAX);
-        // Before the file is created: a directory can't be read.
+        // This comes before the file is created: a directory cannot be read.
         let mut part = stream.next().await?;
         let mut file = File::create(&to).map_err(|error| at(&to, &error))?;
         let mut bytes = 0;
@@ -80,7 +80,7 @@ impl Copy {
         }
     }
 
-    /// Finds where a file goes: into a directory, or to a name.
+    /// Finds the target of a file: a name, or a directory that contains it.
     async fn target(&self, from: &Path, to: &Remote) -> Result<Place, AnyError> {
         if let Ok(OpenedObject { client, object }) = self.access.open(to).await
             && object.attributes.r#type == Ftype3::Dir
@@ -96,7 +96,7 @@ impl Copy {
     }
 }
 
-/// Reads until memory is full or the file ends.
+/// Reads until the memory is full or the file ends.
 fn fill(file: &mut File, into: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -29,7 +29,7 @@ impl List {
             let name = self.what.name().unwrap_or_default();
             return Ok(self.print(name.as_bytes(), &object.attributes)?);
         }
-        // A server need not have READDIRPLUS.
+        // Servers need not support READDIRPLUS.
         let mut stream = client.read_dir_plus(&object.handle);
         let mut part = stream.next().await;
         if part
@@ -62,7 +62,7 @@ impl List {
             Some(object) => object.attributes,
             None => match client.lookup(dir, &entry.name).await {
                 Ok(object) => object.attributes,
-                // It is gone since.
+                // It was removed in the meantime.
                 Err(error) if error.status() == Some(Nfsstat3::Noent) => return Ok(()),
                 Err(error) => return Err(error.into()),
             },
@@ -95,7 +95,7 @@ impl List {
     }
 }
 
-/// Returns a name as a terminal may get it.
+/// Returns a name in a form that is safe for a terminal.
 fn printable(name: &[u8]) -> String {
     let mut text = String::new();
     for character in String::from_utf8_lossy(name).chars() {

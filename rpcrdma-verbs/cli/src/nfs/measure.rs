@@ -1,4 +1,4 @@
-//! `rpcrdma nfs bench`: operations per second, and latencies, of each operation.
+//! `rpcrdma nfs bench`: measures operations per second and latencies of each operation.
 
 use std::error::Error;
 use std::future::Future;
@@ -88,10 +88,10 @@ impl Operation {
     }
 }
 
-/// What the workers work on.
+/// The objects that the workers use.
 struct Workspace {
     client: Client<Channel>,
-    /// The directory of the benchmark, in which `FILE` is.
+    /// The directory of the benchmark, which contains `FILE`.
     dir: FileHandle,
     file: FileHandle,
     data: SharedBytes,
@@ -99,7 +99,7 @@ struct Workspace {
 
 const FILE: &str = "file";
 
-/// When a worker stops.
+/// The time when a worker stops.
 #[derive(Clone, Copy)]
 enum Until {
     Time(Instant),
@@ -118,7 +118,8 @@ impl Bench {
         let parent = object.handle;
         let workspace = Arc::new(self.workspace(client, &parent, &name).await?);
         let done = self.measure_all(&workspace).await;
-        // Also after a failure, which counts for more than one to remove.
+        // This also runs after a failure. An error of the benchmark takes precedence over one of
+        // the removal.
         let removed = clean_up(&workspace, &parent, &name).await;
         done?;
         Ok(removed?)
@@ -157,7 +158,7 @@ impl Bench {
         for operation in Operation::ALL {
             let end = Instant::now() + self.duration;
             let began = Instant::now();
-            // Those that are left end with the set, if one fails.
+            // If one worker fails, dropping the set stops the others.
             let mut workers = JoinSet::new();
             for (worker, count) in created.iter().enumerate() {
                 let until = match operation {
@@ -214,7 +215,7 @@ impl Bench {
     }
 }
 
-/// Removes what the benchmark has made.
+/// Removes the objects that the benchmark created.
 async fn clean_up(
     workspace: &Workspace,
     parent: &FileHandle,
@@ -234,7 +235,7 @@ async fn clean_up(
     workspace.client.remove_dir(parent, name).await
 }
 
-/// Makes calls, one after the other. At least one, so that each operation has a latency.
+/// Makes successive calls, and at least one, so that each operation has a latency.
 async fn work(
     workspace: Arc<Workspace>,
     operation: Operation,

@@ -1,4 +1,4 @@
-//! Which file system `rpcrdma nfs serve` serves, and how.
+//! The file system that `rpcrdma nfs serve` exports, and its settings.
 
 use std::path::PathBuf;
 #[cfg(target_os = "linux")]
@@ -77,12 +77,13 @@ impl Offer {
 
 #[cfg(target_os = "linux")]
 impl Offer {
-    /// Opens the directory, and says what this process may not do with it.
+    /// Opens the directory, and prints the operations that this process is not permitted to do with
+    /// it.
     pub(super) fn open(&self, dir: &Path) -> Result<HostFileSystem, Box<dyn Error>> {
         HandleKeyFile(self.key_file()?).open(dir, !self.is_async)
     }
 
-    /// Returns the directories of a configuration file, none at first.
+    /// Returns the directories of a configuration file. There are none at first.
     pub(super) fn dirs(&self) -> Result<ServedDirs, Box<dyn Error>> {
         let key_file = HandleKeyFile(self.key_file()?);
         Ok(ServedDirs::new(key_file))
@@ -95,7 +96,7 @@ impl Offer {
         }
     }
 
-    /// Checks that no argument says what the exports of the configuration file say.
+    /// Checks that no argument is set that belongs to the exports of a configuration file.
     pub(super) fn has_no_settings(&self) -> Result<(), UsageError> {
         let is_anonymous = self.anonuid.is_some() || self.anongid.is_some();
         let is_limited = self.squash.is_some() || self.read_only || !self.networks.is_empty();

@@ -1,4 +1,4 @@
-//! `HOST:/PATH`: an object of an NFSv3 server, and the way to it.
+//! `HOST:/PATH`: an object of an NFSv3 server, and the connection to it.
 
 use std::error::Error;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) struct Access {
     timeout: Duration,
 }
 
-/// An object of a server by its path.
+/// The path of an object of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     host: String,
@@ -64,7 +64,7 @@ pub(super) struct Place {
 }
 
 impl Remote {
-    /// Parses `HOST:/PATH`; `None` if the text is something else, such as a path of this host.
+    /// Parses `HOST:/PATH`. Returns `None` for other text, such as a path of this host.
     pub(super) fn new(text: &str) -> Option<Self> {
         let (host, path) = text.split_once(":/")?;
         if host.is_empty() || host.contains('/') {
@@ -82,7 +82,7 @@ impl Remote {
         Self::new(text).ok_or_else(|| format!("{text} is not like server:/path"))
     }
 
-    /// Returns the path of the parent, and the name there; `None` for the root.
+    /// Returns the path of the parent and the name in it, or `None` for the root.
     fn split(&self) -> Option<(&str, &str)> {
         let (parent, name) = self.path.rsplit_once('/')?;
         let parent = if parent.is_empty() { "/" } else { parent };
@@ -105,7 +105,7 @@ impl Access {
         CallOptions::DEFAULT.credentials(user).timeout(self.timeout)
     }
 
-    /// Asks for the handle of a directory.
+    /// Requests the handle of a directory (MNT).
     async fn mount(&self, host: &str, path: &str) -> Result<FileHandle, AnyError> {
         let port = self.mount.unwrap_or(self.tcp);
         let channel = connect_tcp(host, port).await?;
@@ -125,7 +125,7 @@ impl Access {
         Ok(Client::new(channel, self.options(), root).await?)
     }
 
-    /// Mounts the directory in which an object is, whether the object is there or not.
+    /// Mounts the directory of an object, whether or not the object exists.
     pub(super) async fn place(&self, remote: &Remote) -> Result<Place, AnyError> {
         let (parent, name) = remote.split().ok_or("the path has no name")?;
         let dir = self.mount(&remote.host, parent).await?;
@@ -136,7 +136,7 @@ impl Access {
         })
     }
 
-    /// Finds an object: it may be a directory that is mounted itself, or a name in one.
+    /// Finds an object: either a directory that can be mounted itself, or a name in one.
     pub(super) async fn open(&self, remote: &Remote) -> Result<OpenedObject, AnyError> {
         let refused = match self.mount(&remote.host, &remote.path).await {
             Ok(handle) => {

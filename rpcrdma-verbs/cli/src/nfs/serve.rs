@@ -1,4 +1,4 @@
-//! `rpcrdma nfs serve`: exports over TCP and RDMA until a signal comes.
+//! `rpcrdma nfs serve`: serves exports over TCP and RDMA until a signal arrives.
 
 use std::error::Error;
 use std::io;
@@ -66,7 +66,7 @@ pub(super) struct Serve {
     metrics: crate::exporter::Options,
 }
 
-/// Makes the exports of a configuration, all of them or none.
+/// Creates the exports of a configuration: all of them or none.
 type MakeExports<'a, F> = dyn FnMut(&NfsConfig) -> Result<Vec<Export<F>>, Box<dyn Error>> + 'a;
 
 impl Serve {
@@ -98,7 +98,7 @@ impl Serve {
         }
     }
 
-    /// Says whether the settings could be served: nothing is opened for it or created.
+    /// Checks whether the settings could be served, without opening or creating anything.
     fn check(&self, config: Option<NfsConfig>) -> Result<(), Box<dyn Error>> {
         let exports = config.map(|config| config.exports).unwrap_or_default();
         let is_given = self.offer.dir.is_some() || self.offer.memory;
@@ -111,13 +111,13 @@ impl Serve {
         Ok(())
     }
 
-    /// Serves exports until a signal comes.
+    /// Serves exports until a signal arrives.
     async fn serve<F: FileSystem>(
         &self,
         config: Option<NfsConfig>,
         make: &mut MakeExports<'_, F>,
     ) -> Result<(), Box<dyn Error>> {
-        // Before anything is offered, so that no signal is missed.
+        // This comes before the services start, so that no signal is missed.
         let mut signals = Signals::new(self.config.is_some())?;
         let config = config.unwrap_or(NfsConfig {
             limits: oncrpc::ServerLimits::new(),
@@ -148,7 +148,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Takes the settings of the file, all or none, and returns how many exports there are.
+    /// Applies the settings of the file, all or none, and returns the number of exports.
     fn reload<F: FileSystem>(
         &self,
         exports: &ExportTable<F>,
@@ -208,7 +208,7 @@ impl Serve {
         Ok((server.start().await?, used))
     }
 
-    /// Says where the services are. The first line is for programs.
+    /// Prints the addresses of the services. The first line is for programs.
     fn announce<F: FileSystem>(
         &self,
         exports: &ExportTable<F>,
@@ -245,7 +245,7 @@ impl Serve {
     }
 }
 
-/// Checks that exports are either in the file or in the arguments.
+/// Checks that exports are set either in the file or in the arguments.
 fn check_exports(exports: &[super::config::DirExport], is_given: bool) -> Result<(), UsageError> {
     let wrong = match (exports.is_empty(), is_given) {
         (true, false) => "the configuration has no export, and there is no directory",
@@ -255,7 +255,7 @@ fn check_exports(exports: &[super::config::DirExport], is_given: bool) -> Result
     Err(UsageError(wrong.to_owned()))
 }
 
-/// The export of the arguments, whatever the limits of the file are.
+/// Returns the export of the arguments. The file sets only limits in this case.
 fn one_export<F: FileSystem>(
     export: Export<F>,
 ) -> impl FnMut(&NfsConfig) -> Result<Vec<Export<F>>, Box<dyn Error>> {
@@ -265,14 +265,14 @@ fn one_export<F: FileSystem>(
     }
 }
 
-/// What a signal wants.
+/// The action that a signal requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SignalAction {
     End,
     Reload,
 }
 
-/// SIGTERM, SIGINT, and SIGHUP where there is a file to be read again.
+/// SIGTERM, SIGINT, and SIGHUP if there is a file to reload.
 struct Signals {
     ends: [Signal; 2],
     hangup: Option<Signal>,
@@ -288,7 +288,7 @@ impl Signals {
         Ok(Self { ends, hangup })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     async fn next(&mut self) -> SignalAction {
         let [terminate, interrupt] = &mut self.ends;
         let hangup = &mut self.hangup;
@@ -305,7 +305,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one that ends the server.
+    /// Waits for the next signal that ends the server.
     async fn end(&mut self) {
         while self.next().await != SignalAction::End {}
     }
@@ -319,7 +319,7 @@ fn rdma_address(text: &str) -> Result<SocketAddr, String> {
     address_or_port(text, PORT)
 }
 
-/// Parses an address, with a port for one that has none. Port 0 stands for any that is free.
+/// Parses an address, and adds the port if it is missing. Port 0 selects any free port.
 fn address_or_port(text: &str, port: u16) -> Result<SocketAddr, String> {
     let without = |_| address(text).map(|address| SocketAddr::new(address.ip(), port));
     text.parse().or_else(without)

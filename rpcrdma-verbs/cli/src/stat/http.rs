@@ -1,4 +1,4 @@
-//! A page of a server, by HTTP.
+//! Reads a page from a server by HTTP.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use crate::timed_stream::TimedStream;
 
-/// The longest page.
+/// The maximum bytes of a page.
 const MAX_PAGE: u64 = 16 << 20;
 
-/// Reads the page of the metrics.
+/// Reads the page of metrics.
 pub(super) fn get(server: SocketAddr, timeout: Duration) -> io::Result<String> {
     let began = Instant::now();
     let stream = TcpStream::connect_timeout(&server, timeout.max(Duration::from_millis(1)))?;
     let mut stream = TimedStream::new(stream, timeout.saturating_sub(began.elapsed()));
-    // In version 1.0 the page ends with the connection.
+    // In HTTP 1.0 the page ends with the connection.
     let request = format!(
         "GET /metrics HTTP/1.0\r\nHost: {server}\r\nAccept: text/plain;version=0.0.4\r\n\r\n"
     );
@@ -27,7 +27,7 @@ pub(super) fn get(server: SocketAddr, timeout: Duration) -> io::Result<String> {
     body(&answer).map_err(io::Error::other)
 }
 
-/// Returns the body of an answer.
+/// Returns the body of a response.
 fn body(answer: &[u8]) -> Result<String, String> {
     let text = str::from_utf8(answer).map_err(|_| "the answer is no text")?;
     let no_http = || "the answer is not HTTP".to_owned();
