@@ -18,8 +18,8 @@ use rpcrdma_verbs::provider::{Device as _, VerbError};
 #[group(skip)]
 pub(crate) struct Options {
     /// RDMA device of this host, as `rpcrdma devices` lists it; the default needs none: within one
-    /// process it is the embedded fabric, between processes and hosts the RDMA hardware on the route,
-    /// or else iWARP over TCP.
+    /// process it is the embedded fabric, between processes and hosts the RDMA hardware on the
+    /// route, or else iWARP over TCP.
     #[arg(long)]
     device: Option<String>,
     /// Address of the device to listen on, with or without a port.

@@ -30,8 +30,8 @@ const METRICS_NAME: &str = "nfs";
 pub(super) struct Serve {
     #[command(flatten)]
     offer: Offer,
-    /// File with exports and limits, in TOML. SIGHUP reads it again. With a directory or --memory it
-    /// has limits alone.
+    /// File with exports and limits, in TOML. SIGHUP reads it again. With a directory or --memory
+    /// it has limits alone.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Check the file of --config and end.

@@ -1,4 +1,4 @@
-//! The usual reasons for the failures of verbs, with remedies.
+//! The usual reasons for errors of verbs, with remedies.
 
 use std::io;
 

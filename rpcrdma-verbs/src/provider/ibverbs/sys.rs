@@ -1,8 +1,8 @@
 //! Safe types for libibverbs and librdmacm. All foreign functions, and nearly all unsafe code, are
-//! here.
+//! in this module.
 //!
-//! An object keeps those that it was made of alive (`Arc`), so that objects are destroyed in the
-//! order that verbs require. All types are for any thread: see [`AnyThread`].
+//! An object keeps the objects that it depends on alive (`Arc`), so that objects are destroyed in
+//! the order that verbs require. Any thread may use all types: see [`AnyThread`].
 
 #![allow(
     unsafe_code,
@@ -45,11 +45,11 @@ impl<T> Raw<T> {
     }
 }
 
-/// An object of a library that any thread may use, and several at once.
+/// A library object that any thread may use, even several threads at the same time.
 ///
 /// # Safety
-/// The functions that are called with a `Raw` of it may be called by any thread, and by several at
-/// once, from its creation until its end. The owner of the `Raw` ends it once, when no other call
+/// The functions that take a `Raw` of it may be called by any thread, and by several at the same
+/// time, from its creation until its end. The owner of the `Raw` ends it once, when no other call
 /// with it runs or follows. Its fields are accessed only as the comment of the implementation says.
 unsafe trait AnyThread {}
 
@@ -67,7 +67,7 @@ fn last(verb: &'static str) -> VerbError {
 fn returned(verb: &'static str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
-        // Some return it negated, and some leave it in `errno` after all.
+        // Some functions return it negated, and some set `errno` instead.
         -1 => Err(last(verb)),
         code => Err(explained(verb, io::Error::from_raw_os_error(code.abs()))),
     }

@@ -1,4 +1,4 @@
-//! Hosts as folders: routes as the system prints them, and devices as links.
+//! Simulated hosts in folders: routes in the system's format, and devices as links.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -92,9 +92,9 @@ fn the_route_decides() {
     let hardware = Some("mlx5_0".to_owned());
     for (peer, expected) in [
         ("192.0.2.1", true),
-        // The longer prefix goes through the other interface, which has rxe.
+        // The longer prefix uses the other interface, which has rxe.
         ("192.0.2.129", false),
-        // Of the default routes, that with the lesser metric.
+        // The default route with the lower metric.
         ("8.8.8.8", false),
         ("198.51.100.7", true),
         ("203.0.113.1", false),
@@ -102,7 +102,7 @@ fn the_route_decides() {
         ("::ffff:192.0.2.1", true),
         ("2001:db8::1", false),
         ("2001:db8:1::1", true),
-        // This host, and nowhere.
+        // Local addresses, and addresses without a route.
         ("2001:db8:1::5", false),
         ("2002::1", false),
         ("::1", false),
@@ -133,7 +133,7 @@ fn a_host_that_tells_nothing_has_iwarp() {
     let host = Host { root };
     assert_eq!(host.device_towards([192, 0, 2, 1].into()), None);
     assert_eq!(host.devices(), [""; 0]);
-    // Whatever this host has: there is a device.
+    // There is always a device, whatever this host has.
     let _ = device_towards([192, 0, 2, 1].into());
     let _ = device_for_listener(Ipv6Addr::UNSPECIFIED.into());
 }

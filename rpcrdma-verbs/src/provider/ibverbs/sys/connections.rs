@@ -67,19 +67,20 @@ pub(in super::super) struct Channel {
     raw: Raw<EventChannel>,
 }
 
-// SAFETY: librdmacm has no state of a thread, and locks what is shared between channels. A function
+// SAFETY: librdmacm has no thread-local state, and locks the state that channels share. A function
 // on a channel is a command to its descriptor, which does not change. `Channel` owns it, and the
-// connections have an `Arc` of it, so that it is destroyed once, by the last owner.
+// connections have an `Arc` of the `Channel`, so that it is destroyed once, by the last owner.
 unsafe impl AnyThread for EventChannel {}
 
 // SAFETY: a function on a connection is a command to the descriptor of its channel, and reads
 // fields that do not change, or that librdmacm sets when an event is read: those of the address and
 // the route. Such an event arrives only while a connection resolves its address, or is the request
-// that creates it. The channel changes only while a request waits for its answer. Until then the thread that polls the channel has the only use of these fields:
-// `Connection` is disconnected, rejected or notified by other threads only in later phases, and its
-// phase is a lock between the threads. A connection is destroyed once, by the drop of `Id`. The
-// destruction waits for the events that were read and not acknowledged, which `Channel::next`
-// acknowledges before it does anything else, and takes back those that were not read.
+// that creates the connection. The channel changes only while a request waits for its answer. Until
+// then only the thread that polls the channel uses these fields: other threads disconnect, reject
+// or notify `Connection` only in later phases, and its phase is a lock between the threads. A
+// connection is destroyed once, by the drop of `Id`. The destruction waits for the events that were
+// read and not acknowledged, which `Channel::next` acknowledges before it does anything else, and
+// discards those that were not read.
 unsafe impl AnyThread for cm::Id {}
 
 /// The identity of a connection in events.
@@ -94,7 +95,7 @@ pub(in super::super) enum Kind {
     Requested,
     Responded,
     Established,
-    /// The connection could not be established; the verb that failed.
+    /// The connection could not be established; the failed verb.
     Failed(&'static str),
     Rejected,
     Disconnected,
@@ -112,7 +113,7 @@ pub(in super::super) struct CmEvent {
     /// manager.
     pub(in super::super) status: i32,
     pub(in super::super) private_data: Box<[u8]>,
-    /// The offered numbers of RDMA Reads of the peer and of ours.
+    /// The offered numbers of RDMA Reads of the peer and of this end.
     pub(in super::super) reads: (u8, u8),
     /// The requested connection, with its listener.
     pub(in super::super) new: Option<(Id, Key)>,
@@ -152,8 +153,9 @@ impl Channel {
         unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
     }
 
-    /// Returns the next event, or `None` if there is none. Between the event and its acknowledgement
-    /// it takes no lock of ours: a thread that drops the connection waits for the acknowledgement.
+    /// Returns the next event, or `None` if there is none. Between an event and its acknowledgement
+    /// this function takes no lock of this crate: a thread that drops the connection waits for the
+    /// acknowledgement.
     pub(in super::super) fn next(self: &Arc<Self>) -> Option<CmEvent> {
         let mut raw = null_mut();
         // SAFETY: the channel is there, and its descriptor does not block.
@@ -163,7 +165,7 @@ impl Channel {
         // SAFETY: the event is there until it is acknowledged, below.
         let event = unsafe { &*raw };
         let kind = kind(event.event);
-        // From here on we own the new connection.
+        // From here on this function owns the new connection.
         let new = NonNull::new(event.id).filter(|_| kind == Kind::Requested);
         let happened = CmEvent {
             kind,
@@ -219,12 +221,12 @@ pub(in super::super) struct Id {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Parameters<'a> {
     pub(in super::super) private_data: &'a [u8],
-    /// The numbers of RDMA Reads of the peer and of ours.
+    /// The numbers of RDMA Reads of the peer and of this end.
     pub(in super::super) reads: (u8, u8),
     /// True if the peer must retry without limit while there is no receive.
     pub(in super::super) rnr_retry: bool,
     pub(in super::super) shared: bool,
-    /// The device's number of the queue pair.
+    /// The device number of the queue pair.
     pub(in super::super) pair: u32,
 }
 
@@ -236,10 +238,10 @@ impl Parameters<'_> {
             responder_resources: self.reads.0,
             initiator_depth: self.reads.1,
             flow_control: 1,
-            // The field has three bits. For soft-RoCE seven means without limit, so it would never
+            // The field has three bits. For soft-RoCE seven means no limit, so it would never
             // detect a dead host.
             retry_count: 6,
-            // Seven means without limit.
+            // Seven means no limit.
             rnr_retry_count: if self.rnr_retry { 7 } else { 0 },
             srq: u8::from(self.shared),
             qp_num: self.pair,
@@ -288,17 +290,17 @@ impl Id {
         })
     }
 
-    /// Moves a request for a connection to another channel, which has its events from then on. Only
-    /// who has the request may do so: no other thread uses the connection then.
+    /// Moves a connect request to another channel, which receives its later events. Only the owner
+    /// of the request may call this: no other thread uses the connection at that time.
     pub(in super::super) fn migrate(&self, to: &Arc<Channel>) -> Result<()> {
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&channel, to) {
             return Ok(());
         }
-        // SAFETY: the connection and both channels are there. It waits until the events that were
-        // taken of the earlier channel are acknowledged, which `Channel::next` does at once. It
-        // changes the connection's channel, which other threads do not read meanwhile: those that
-        // have the connection leave a request alone.
+        // SAFETY: the connection and both channels exist. The function waits until the events that
+        // were taken from the earlier channel are acknowledged, which `Channel::next` does at once.
+        // It changes the connection's channel, which other threads do not read at that time:
+        // threads with access to the connection do not use a request.
         left("rdma_migrate_id", unsafe {
             cm::rdma_migrate_id(self.raw(), to.raw.as_ptr())
         })?;
@@ -382,8 +384,8 @@ impl Id {
         unsafe { cm::rdma_disconnect(self.raw()) };
     }
 
-    /// Reports that a message has arrived before the event that the connection is established, and
-    /// so establishes it.
+    /// Reports that a message has arrived before the event that establishes the connection, and so
+    /// establishes it.
     pub(in super::super) fn notify(&self) {
         // SAFETY: the connection is there. It fails if the event has arrived.
         unsafe { cm::rdma_notify(self.raw(), ibv::IBV_EVENT_COMM_EST) };

@@ -1,4 +1,4 @@
-//! From the socket to the memory of receives, of RDMA Reads, and of what is exposed.
+//! Receives from the socket to the memory of receives and RDMA Reads, and to exposed memory.
 
 use std::io::IoSliceMut;
 use std::time::Instant;
@@ -18,35 +18,36 @@ use crate::provider::iwarp::memory::Parts;
 use crate::provider::iwarp::socket;
 use crate::provider::{RemoteMemory, Sge, Status};
 
-/// The state of the incoming stream beside that of the protocol.
+/// The state of the incoming stream in addition to that of the protocol.
 #[derive(Default, Debug)]
 pub(super) struct Incoming {
-    /// The receive of the message that is arriving.
+    /// The receive of the arriving message.
     pub(super) receive: Option<PostedReceive>,
-    /// Since when a message waits for a receive.
+    /// The time since which a message waits for a receive.
     pub(super) stalled: Option<Instant>,
-    /// What was received and waits behind it.
+    /// The received data that wait behind this message.
     leftover: Vec<u8>,
-    /// True if the last payload was long: the next is received where it goes, after its header.
+    /// True if the last payload was long: after its header, the next one is received directly into
+    /// its destination.
     bulk: bool,
-    /// How many system calls have received something.
+    /// The number of system calls that have received something.
     pub(super) received: u64,
-    /// True if the peer has ended the stream: its end follows what it has sent, without a notice.
+    /// True if the peer has ended the stream: the end follows the data, without another event.
     has_ended: bool,
 }
 
-/// Payload of at least this many bytes goes from the socket to where it belongs; shorter payload is
-/// received with others into a buffer, and copied.
+/// Payload of at least this many bytes is received directly into its destination. Shorter payload
+/// is received together with other data into a buffer, and copied.
 const BULK: usize = 4096;
 
-/// The bytes of an end of an FPDU with the header of the next.
+/// The bytes of the end of an FPDU and the header of the next one.
 const HEADER: usize = 40;
 
-/// The most system calls for one queue pair before others have their turn.
+/// The maximum system calls for one queue pair before others have their turn.
 const CALLS: usize = 16;
 
-/// The end of a connection: what its oldest request and the receive of the arriving message
-/// complete with.
+/// The end of a connection: the statuses with which the oldest request and the receive of the
+/// arriving message complete.
 struct StreamEnd(Status, Status);
 
 impl StreamEnd {
@@ -65,7 +66,7 @@ impl StreamEnd {
     }
 }
 
-/// What answers the questions of the protocol about memory.
+/// Answers the protocol's questions about memory.
 struct Memory<'a> {
     qp: &'a Qp,
     receives: &'a mut ReceiveQueue<Qp>,
@@ -83,7 +84,7 @@ impl Placement for Memory<'_> {
         let write = match access {
             StagAccess::Write => true,
             StagAccess::Read => false,
-            // The stream has checked that it fits the request.
+            // The stream has checked that the response fits the request.
             StagAccess::ReadResponse => return Ok(()),
         };
         let memory = RemoteMemory {
@@ -131,7 +132,7 @@ impl Placement for Memory<'_> {
 }
 
 impl Qp {
-    /// Takes what the socket has. Returns true if it may have more.
+    /// Receives from the socket. Returns true if it may have more.
     pub(super) fn receive(&self, state: &mut QpState, staging: &mut [u8], has_ended: bool) -> bool {
         // rfc: 5041-3-j, 5041-3-k, 5044-7.2-a
         state.incoming.has_ended |= has_ended;
@@ -180,8 +181,8 @@ impl Qp {
         }
     }
 
-    /// Makes one system call, and takes what it returns. Returns whether the socket is empty now,
-    /// or `None` if it had nothing.
+    /// Makes one system call, and processes its data. Returns whether the socket is empty now, or
+    /// `None` if it had no data.
     fn receive_once(
         &self,
         state: &mut QpState,
@@ -225,7 +226,7 @@ impl Qp {
         }
     }
 
-    /// Receives payload where it goes, and what follows it into `staging`.
+    /// Receives payload directly into its destination, and the data after it into `staging`.
     fn receive_placed(
         &self,
         state: &mut QpState,
@@ -252,7 +253,7 @@ impl Qp {
         })
     }
 
-    /// Passes the memory where payload goes, for as long as it is valid.
+    /// Passes the memory of the destination to a function, while it is valid.
     fn with_target<T>(
         &self,
         state: &mut QpState,
@@ -278,7 +279,7 @@ impl Qp {
                     address: offset,
                     key: stag,
                 };
-                // It was checked when its header came, and may have ended since.
+                // It was checked when its header arrived, and may have ended since.
                 let length = u32::try_from(len).map_err(|_| StreamEnd::LOST)?;
                 let slice = [Sge {
                     address: offset,
@@ -295,7 +296,7 @@ impl Qp {
                     return Ok(use_it(state, parts));
                 }
                 drop(table);
-                // Several queue pairs can write a region.
+                // Several queue pairs can write to a region.
                 let table = self.domain.write();
                 table
                     .check_remote(to, length, true, self.number)
@@ -327,7 +328,7 @@ impl Qp {
         stream.advance(bytes, &mut memory)
     }
 
-    /// Takes bytes of the stream.
+    /// Processes bytes of the stream.
     fn consume(&self, state: &mut QpState, mut bytes: &[u8]) -> Result<(), StreamEnd> {
         loop {
             let advanced = self.advance(state, bytes);
@@ -396,8 +397,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Returns the status of the oldest request after the peer has refused something. Sends and
-    /// RDMA Writes are done when they are sent: only an RDMA Read can be the cause.
+    /// Returns the status of the oldest request after the peer has sent a Terminate. Sends and RDMA
+    /// Writes complete when they are sent, so only an RDMA Read can be the cause.
     fn refusal(&self, state: &QpState, terminate: &Terminate) -> Status {
         let of_memory = (terminate.code.layer, terminate.code.error_type) == (0, 1);
         if of_memory && !state.sends.reads.is_empty() {
