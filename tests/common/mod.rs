@@ -1,5 +1,5 @@
-//! What stands beside the checkout on some machines, and is no part of the repository; and
-//! throw-away crates of what is generated from it.
+//! Access to files beside the checkout, which exist on some machines and are not part of the
+//! repository, and temporary crates of generated code.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,11 +12,11 @@ use std::process::Command;
 
 use xdrgen_build::GeneratedFile;
 
-/// The one place which says where: `../shared` from the root of the workspace.
+/// The location of these files: `../shared` from the root of the workspace.
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
 
-/// Returns a folder in it. Where there is none, notes that the calling test is skipped and returns
-/// `None`.
+/// Returns a folder in it. If it does not exist, records that the calling test is skipped, and
+/// returns `None`.
 pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
     let path = Path::new(SHARED).join(folder);
     if path.is_dir() {
@@ -37,8 +37,8 @@ pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
     None
 }
 
-/// A crate of generated modules, in the target folder of the workspace, with a target folder of its
-/// own.
+/// A crate of generated modules. It is in the workspace's target folder, and has its own target
+/// folder.
 pub(crate) struct ThrowAway {
     folder: PathBuf,
     library: String,
@@ -52,8 +52,8 @@ impl ThrowAway {
         Self { folder, library }
     }
 
-    /// Adds the files of one compilation, whose modules have names that no other compilation's
-    /// have.
+    /// Adds the files of one compilation. Its module names must differ from those of other
+    /// compilations.
     pub(crate) fn add(&mut self, tree: &str, files: Vec<GeneratedFile>) {
         for file in files {
             let content = file
@@ -69,7 +69,7 @@ impl ThrowAway {
         writeln!(self.library, "include!(\"{tree}.tree.rs\");").unwrap();
     }
 
-    /// Compiles it all: any warning is an error.
+    /// Compiles the crate: any warning is an error.
     pub(crate) fn check(&self) {
         self.write("src/lib.rs", &self.library);
         let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("xdrgen/runtime");
@@ -93,7 +93,7 @@ impl ThrowAway {
         );
     }
 
-    /// Leaves alone what would not change, so that nothing is built again for it.
+    /// Writes a file only if its content changes, so that unchanged crates are not rebuilt.
     fn write(&self, name: &str, text: &str) {
         let path = self.folder.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

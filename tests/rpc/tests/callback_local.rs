@@ -1,4 +1,4 @@
-//! Calls of a server to its client, on drivers that the test drives.
+//! Calls of a server to its client, with drivers that the test turns.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -27,15 +27,15 @@ type Channel = LocalChannel<Device>;
 /// A call that the client does not answer.
 const UNANSWERED: u32 = 77;
 
-/// What a handler does with its client.
+/// The action of a handler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Nothing,
-    /// It says that the client is ready for calls.
+    /// It records the channel to the client.
     TakesCaller,
     /// It calls the client, and waits for the reply.
     Calls,
-    /// It calls the client, and gives the call up after a while.
+    /// It calls the client, and cancels the call after some time.
     GivesUp,
 }
 
@@ -81,7 +81,7 @@ impl LocalService for Mirror {
     }
 }
 
-/// What the client carries: a service that is not `Send`.
+/// The service of the client, which is not `Send`.
 #[derive(Clone, Default)]
 struct Listener(Rc<RefCell<Vec<u32>>>);
 
@@ -100,7 +100,7 @@ impl LocalService for Listener {
             std::future::pending::<()>().await;
         }
         let mut heard = self.0.borrow_mut();
-        // In steady state it does not allocate.
+        // In the steady state this does not allocate.
         heard.clear();
         heard.push(how);
         Ok(how)
@@ -152,7 +152,7 @@ impl Ends {
         None
     }
 
-    /// Calls the server, whose handler does this.
+    /// Calls the server, whose handler performs an action.
     fn fail(&mut self, how: u32, does: Does) -> Result<u32, CallError> {
         self.mirror.0.does.set(Some(does));
         let call = self.kv.fail(&how).begin(&mut self.near).unwrap();
@@ -167,7 +167,7 @@ impl Ends {
         panic!("no call ends");
     }
 
-    /// Returns a channel back to the client.
+    /// Returns a channel to the client.
     fn caller(&self) -> Client<Channel> {
         let connection = self.mirror.0.connection.get().unwrap();
         Client::new(self.server.caller(connection).unwrap())
@@ -183,7 +183,7 @@ impl Ends {
         panic!("nothing happens");
     }
 
-    /// Returns the end of a backward call.
+    /// Returns the result of a backward call.
     fn end(
         &mut self,
         caller: &Client<Channel>,
@@ -199,7 +199,7 @@ impl Ends {
     }
 }
 
-/// Without a runtime: the handler waits for the reply of its client.
+/// Without a runtime, the handler waits for the reply of its client.
 #[test]
 fn a_handler_calls_its_client() {
     let mut ends = Ends::new();
@@ -249,7 +249,7 @@ fn a_call_that_is_cancelled_ends() {
     assert_error(&error, text, Execution::NotExecuted);
 }
 
-/// Nobody waits for its end: it is not kept for those who drive the server.
+/// Nothing waits for the result of the call, so it is not kept for the code that turns the server.
 #[test]
 fn a_call_that_a_handler_gives_up_leaves_nothing() {
     let mut ends = Ends::new();
@@ -262,7 +262,7 @@ fn a_call_that_a_handler_gives_up_leaves_nothing() {
     assert!(event.is_none(), "{event:?}");
 }
 
-/// A channel back to a client does not end the server's connection.
+/// Dropping a channel to a client does not end the server's connection.
 #[test]
 fn a_channel_to_a_client_is_the_servers() {
     let mut ends = Ends::new();
@@ -305,7 +305,7 @@ fn a_channel_ends_with_its_connection() {
     assert!(ends.server.caller::<Device>(connection).is_none());
 }
 
-/// In steady state neither end allocates for a backward call.
+/// In the steady state, neither end allocates for a backward call.
 #[test]
 fn a_call_does_not_allocate() {
     let mut ends = Ends::new();

@@ -1,4 +1,4 @@
-//! Every error of the tutorial's table, by its whole text, over TCP and over RDMA.
+//! Every error of the tutorial's table, with its complete text, over TCP and over RDMA.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -41,7 +41,7 @@ fn in_memory() -> Client<Channel> {
     Client::new(channel)
 }
 
-/// A client over TCP of a server that is not there.
+/// Returns a TCP client of a server that does not exist.
 fn of_nobody(server: &str) -> Client<Channel> {
     let (channel, runner) = tcp::channel(server, tcp::ClientConfig::new());
     tokio::spawn(runner);
@@ -80,7 +80,7 @@ fn nobody_listens_over_rdma() {
     });
 }
 
-/// The end of the text is the system's.
+/// The end of the text comes from the system.
 #[test]
 fn the_name_is_wrong() {
     run(async {
@@ -190,7 +190,7 @@ fn memory_is_exhausted() {
         let text = "the transport failed: 1048576 more bytes would exceed the budget of 4194304 \
                     bytes of registered memory: raise it, or have fewer calls in flight";
         assert_error(&error, text, Execution::NotExecuted);
-        // While others are in flight, which give memory back, a call waits for it.
+        // While other calls are in flight, which will free memory, a call waits for it.
         let blocks = tokio::spawn(kv.fail(&3).into_future());
         until(|| server.store.fails.load(Relaxed) == 2).await;
         let key = "a".try_into().unwrap();
@@ -292,7 +292,7 @@ fn the_server_speaks_of_something_else() {
     });
 }
 
-/// The runner ends before it has a connection. Each call says why, also one that is made later.
+/// The runner ends before it has a connection. Each call returns the reason, even a later one.
 #[test]
 fn the_settings_are_invalid() {
     run(async {
@@ -337,7 +337,7 @@ fn the_call_is_larger_than_the_transport_takes() {
     });
 }
 
-/// Every error that the tutorial's table names is provoked in a test.
+/// Checks that a test provokes every error in the tutorial's table.
 #[test]
 fn each_error_of_the_table_is_provoked() {
     let tutorial = include_str!("../../../docs/rpc.md");

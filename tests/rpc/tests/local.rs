@@ -1,4 +1,4 @@
-//! Typed clients on a driver that the test drives.
+//! Typed clients on a driver that the test turns.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Waits until this call, the only one, has ended.
+    /// Waits until this call has ended, which is the only one.
     fn end<P: Method>(&mut self, call: &PendingCall<P>) -> Result<P::Results, CallError> {
         let completed = self.completed();
         let results = self.channel.read(call, &completed, P::to_results).unwrap();
@@ -153,12 +153,12 @@ fn each_failure_says_what_it_is() {
     let error = world.end(&call).unwrap_err();
     let text = "the transport failed: it was cancelled";
     assert_error(&error, text, Execution::Unknown);
-    // Others go on.
+    // Other calls continue.
     let call = world.kv.fail(&9).begin(&mut world.driver).unwrap();
     assert_eq!(world.end(&call).unwrap(), 9);
 }
 
-/// A call that may be executed twice waits for the next connection; another fails.
+/// An idempotent call waits for the next connection; another one fails.
 #[test]
 fn a_call_is_sent_again_if_its_caller_agreed() {
     let mut world = World::new();
@@ -196,7 +196,7 @@ fn a_call_is_sent_again_if_its_caller_agreed() {
     answered.sort_unstable();
     assert_eq!(answered, [4, 9]);
     assert!(outcomes.contains(&Err(Execution::Unknown)));
-    // The call that was sent again, too, was executed once: the server knows it.
+    // The retransmitted call was also executed once: the server recognizes it.
     assert_eq!(world.store.fails.load(Relaxed), 3);
 }
 
@@ -301,7 +301,7 @@ impl kv1::LocalService for Waits {
     }
 }
 
-/// A handler that waits does not keep others from being served, and wakes the driver.
+/// A waiting handler does not block other calls, and wakes the driver.
 #[test]
 fn a_handler_that_waits_wakes_the_driver() {
     let (sender, receiver) = oneshot::channel();
@@ -325,7 +325,7 @@ fn a_handler_that_waits_wakes_the_driver() {
     assert_eq!(result.unwrap().unwrap(), 3);
 }
 
-/// In steady state neither end allocates for a call whose reply is not kept.
+/// In the steady state, neither end allocates for a call whose reply is not kept.
 #[test]
 fn a_call_does_not_allocate() {
     let none = ReplyCacheConfig::new().max_replies(0);

@@ -103,7 +103,7 @@ fn each_failure_says_what_it_is() {
         let text = "the arguments can't be encoded: length exceeds its bound at byte 8";
         assert_error(&error, text, Execution::NotExecuted);
         assert!(error.source().is_some());
-        // Others go on after a panic.
+        // Other calls continue after a panic.
         assert_eq!(kv.fail(&9).await.unwrap(), 9);
     });
 }
@@ -172,7 +172,7 @@ fn cancelled_calls_leave_their_places() {
     run(async {
         let (kv, _) = client();
         for _ in 0..1000 {
-            // More than there are places, none of which is ever answered.
+            // There are more calls than slots, and none of them is ever answered.
             let never = kv.fail(&3).into_future();
             let _ = tokio::time::timeout(Duration::from_micros(1), never).await;
         }

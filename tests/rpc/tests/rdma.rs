@@ -71,7 +71,7 @@ fn results_are_what_the_service_returns() {
     server.server.drain().unwrap();
 }
 
-/// A name is looked up for each connection. One of `localhost`'s addresses has the server.
+/// A name is resolved for each connection. The server has one of the addresses of `localhost`.
 #[test]
 fn a_server_is_found_by_its_name() {
     let first = start();
@@ -115,12 +115,12 @@ fn each_failure_says_what_it_is() {
             .await
             .unwrap_err();
         assert_error(&error, "not done within 50ms: no reply", Execution::Unknown);
-        // Others go on.
+        // Other calls continue.
         assert_eq!(kv.fail(&9).await.unwrap(), 9);
     });
 }
 
-/// The runner of a channel is a task of the ordinary runtime of tokio.
+/// The runner of a channel is a task of an ordinary tokio runtime.
 #[test]
 fn a_runner_is_a_task() {
     let running = start();
@@ -136,7 +136,7 @@ fn a_runner_is_a_task() {
     });
 }
 
-/// Arguments that were written into the memory of the channel.
+/// Sends arguments that were written into the memory of the channel.
 #[test]
 fn an_item_is_sent_from_registered_memory() {
     let running = start();

@@ -18,7 +18,7 @@ use support::counting::Counting;
 use support::random::Rng;
 use support::{Store, run, run_within, until};
 
-/// Serves a service with a reply cache, on so many threads.
+/// Serves a service with a reply cache on this number of threads.
 async fn start<S: kv1::Service + Clone>(
     fabric: &Arc<Fabric>,
     threads: usize,
@@ -81,8 +81,8 @@ fn comes_again(threads: usize) {
     });
 }
 
-/// A reply cache that knew clients by their addresses alone would answer the second client what the
-/// first one got, and execute nothing.
+/// A reply cache that identified clients only by their addresses would send the first client's
+/// reply to the second one, and execute nothing.
 #[test]
 fn two_clients_of_one_address_may_have_equal_xids() {
     run(async {
@@ -136,7 +136,7 @@ fn is_executed_once(threads: usize) {
     });
 }
 
-/// Limits within which each client always has calls that wait for room.
+/// Returns limits with which each client always has calls that wait for room.
 fn limited() -> ServerControl {
     ServerControl::new(ServerLimits::new().max_calls_per_connection(4))
 }

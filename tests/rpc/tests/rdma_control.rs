@@ -1,4 +1,4 @@
-//! The control of a server over RDMA: who may connect, and what its limits are.
+//! The control of a server over RDMA: which clients may connect, and the limits.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -33,7 +33,7 @@ fn a_hook_decides_and_its_reason_is_told() {
         });
         let server = start(&control);
         let call = client(&server).fail(&9).wait_for_connection(false).await;
-        // As much of it as there is room for in a rejection.
+        // The part of the reason that fits a rejection.
         let text = "can't connect: the server rejected the connection: \
                     not on the list of clients that may connect, nor on any ";
         assert_error(&call.unwrap_err(), text, Execution::NotExecuted);
@@ -117,8 +117,8 @@ fn calls_of_a_connection_wait_and_those_of_others_do_not() {
     });
 }
 
-/// The calls that wait for room go with their connection, and the place of one whose handler waits
-/// is free when the handler is done.
+/// Waiting calls end with their connection. The slot of a call whose handler waits becomes free
+/// when the handler ends.
 #[test]
 fn calls_of_a_client_that_is_gone_are_not_begun() {
     run(async {

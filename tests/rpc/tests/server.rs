@@ -107,7 +107,7 @@ fn nothing_is_served_if_an_address_is_not_available() {
         let server = |tcp| server(&store).rdma(&fabric.device(), rdma).tcp(tcp);
         let error = server(address).start().await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("{address}: ")), "{error}");
-        // The address over RDMA is free again, as soon as its thread has ended.
+        // The address over RDMA becomes free as soon as its thread has ended.
         while let Err(error) = server(any()).start().await {
             assert!(error.to_string().contains("in use"), "{error}");
             tokio::task::yield_now().await;
@@ -115,7 +115,7 @@ fn nothing_is_served_if_an_address_is_not_available() {
     });
 }
 
-/// Returns the processor time of the threads of this process with a name: how long each has run.
+/// Returns the processor time of this process's threads with a name.
 #[cfg(target_os = "linux")]
 fn processor_time(name: &str) -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
@@ -137,7 +137,7 @@ fn an_idle_server_takes_no_processor_time() {
         let both = Both::start(&ServerControl::default()).await;
         let client = both.over_rdma();
         assert_eq!(client.fail(&9).await.unwrap(), 9);
-        // It looks for work for a shorter time after each sleep.
+        // After each sleep, the server polls for work for a shorter time.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = processor_time("rpcrdma-server");
         assert!(before > Duration::ZERO, "it has served");

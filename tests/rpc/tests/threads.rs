@@ -45,7 +45,7 @@ impl Service for Numbered {
     }
 }
 
-/// A server on threads whose services have numbers, from zero.
+/// A server on threads whose services are numbered from zero.
 struct Threads<D> {
     device: D,
     server: RunningServers,
@@ -103,7 +103,7 @@ async fn go_in_turn<D: Device>(device: &D) {
     for number in (0..3).cycle().take(12) {
         let (kv, on) = server.connect().await;
         assert_eq!(on, number);
-        // A connection stays where it is.
+        // A connection stays on its thread.
         assert_eq!(kv.fail(&9).await.unwrap(), number);
     }
     server.server.drain().await.unwrap();
@@ -130,7 +130,7 @@ fn the_thread_with_the_fewest_connections_gets_the_next_one() {
             assert_eq!(on, number);
             clients.push((kv, on));
         }
-        // Both of the second thread end, which the acceptor hears of a little later.
+        // Both connections of the second thread end, which the acceptor notices a little later.
         clients.retain(|(_, on)| *on == 0);
         let mut last = 0;
         for _ in 0..100 {
@@ -152,7 +152,7 @@ fn a_function_of_the_peer_names_the_thread() {
     run(async {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();
-        // Numbers go round.
+        // Thread numbers are taken modulo the number of threads.
         let place = ConnectionPlacement::by_peer(move |peer| {
             assert!(peer.port() != 0);
             count.fetch_add(1, Relaxed);

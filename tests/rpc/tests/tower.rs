@@ -61,7 +61,7 @@ fn a_layer_that_gives_up_a_call_does_not_know_whether_it_was_executed() {
     });
 }
 
-/// A buffer's errors have the channel's as their source.
+/// The errors of a tower buffer have the channel's errors as their source.
 #[test]
 fn an_error_of_a_layer_says_what_the_channel_knows() {
     /// A service that is never ready.
@@ -121,7 +121,7 @@ fn a_layer_repeats_what_was_not_executed() {
         }
     }
 
-    /// Fails each second time, before it passes a call on.
+    /// Fails every second time, before it passes a call on.
     #[derive(Clone)]
     struct Unsteady(Channel, Arc<AtomicU32>);
 

@@ -1,4 +1,4 @@
-//! Handlers are in the trace of their caller, as far as a process reaches.
+//! Handlers belong to the trace of their caller, if both are in one process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -14,11 +14,11 @@ use tracing::{Instrument as _, Subscriber, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The path and the status of each span that has ended.
+/// Records the path and the status of each ended span.
 #[derive(Clone, Default)]
 struct SpanRecorder(Arc<Mutex<Vec<String>>>);
 
-/// The fields of a span that say who is called, and how it went.
+/// The fields of a span with the called procedure and the outcome.
 #[derive(Default)]
 struct Fields(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! Calls over a fabric with a delay. Each end sleeps in its own thread.
+//! Calls over a fabric with a delay. Each end sleeps in a separate thread.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use rpcrdma_verbs::{LocalChannel, LocalEvent};
 type Channel = LocalChannel<SoftwareDevice>;
 
 const DELAY: Duration = Duration::from_millis(1);
-/// The maximum time that an end sleeps, so long that a call that waits for it is noticed.
+/// The maximum sleep of an end. It is long, so that a call that waits for it is noticed.
 const NAP: Duration = Duration::from_secs(30);
 
 /// Serves on a thread. Returns the address.
@@ -61,7 +61,7 @@ fn answered<P: Method>(
     }
 }
 
-/// `wait` does not sleep over events that came about without a turn.
+/// `wait` does not sleep while there are events that occurred without a turn.
 #[test]
 fn what_was_flushed_is_told_before_anybody_sleeps() {
     let fabric = Fabric::new();
@@ -76,7 +76,7 @@ fn what_was_flushed_is_told_before_anybody_sleeps() {
     let channel = client.transport();
     answered(&mut driver, channel, client.null());
     let began = Instant::now();
-    // Its reply needs more segments than there are.
+    // The reply needs more segments than are available.
     let limits = ReplyLimits::new(Some(1 << 20));
     let call = client.null().reply_limits(limits);
     let call = call.begin(&mut driver).unwrap();
@@ -89,7 +89,7 @@ fn what_was_flushed_is_told_before_anybody_sleeps() {
     result.expect("its end").unwrap_err();
 }
 
-/// Replies are sent when they are made, whenever their driver is turned next.
+/// Replies are sent when they are made, before the next turn of their driver.
 #[test]
 fn replies_do_not_wait_for_a_turn() {
     let mut ends = Ends::new(Config::client(), Config::server());

@@ -19,11 +19,11 @@ use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
 
-/// What both ends have done.
+/// The operations of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     sends: u64,
-    /// RDMA Reads and Writes.
+    /// The RDMA Reads and Writes.
     moves: u64,
     exposures: u64,
     copied: u64,
@@ -51,7 +51,7 @@ fn total<D: Device>(ends: &Ends<D>) -> Cost {
     total
 }
 
-/// Returns what both ends do for a call.
+/// Returns the operations of both ends for a call.
 fn cost<D: Device, R>(ends: &mut Ends<D>, call: impl FnOnce(&mut Ends<D>) -> R) -> (Cost, R) {
     let before = total(ends);
     let result = call(ends);
@@ -65,8 +65,8 @@ fn cost<D: Device, R>(ends: &mut Ends<D>, call: impl FnOnce(&mut Ends<D>) -> R) 
     (cost, result)
 }
 
-/// Creates both ends. What they advertise applies from the third call on: the advertisement returns
-/// its credit with the second reply.
+/// Creates both ends. Advertised properties apply from the third call on: the credit of the
+/// advertisement returns with the second reply.
 fn ends<D: Device>(
     source: &impl DeviceSource<Device = D>,
     client: Config,
@@ -84,7 +84,7 @@ fn both<D: Device>(source: &impl DeviceSource<Device = D>, rtr: RtrExtConfig) ->
     ends(source, client.with_rtr(rtr), server.with_rtr(rtr))
 }
 
-/// One message each way, no chunks, and what is copied are the RPC messages alone.
+/// Asserts one message each way, no chunks, and no copies except those of the RPC messages.
 fn assert_placed(cost: Cost) {
     let Cost { copied, .. } = cost;
     let expected = Cost {
@@ -130,7 +130,7 @@ fn long_messages_go_in_several_transmissions(source: &impl DeviceSource) {
             "4 KiB each"
         );
     }
-    // Without the extension the call is read, and the reply written.
+    // Without the extension, the call is transferred by RDMA Read, and the reply by RDMA Write.
     let mut chunks = ends(source, Config::client(), Config::server());
     let (cost, ()) = cost(&mut chunks, |ends| ends.echo(bytes));
     assert_eq!((cost.sends, cost.moves, cost.exposures), (2, 2, 2));
@@ -165,7 +165,7 @@ fn messages_of_all_sizes_arrive_whole(source: &impl DeviceSource) {
     }
 }
 
-/// Two results of one reply, each in memory of its own or inline.
+/// Two results of one reply, each in separate memory or inline.
 fn results_of_one_reply_are_told_apart(source: &impl DeviceSource) {
     for placement in [
         ResultPlacement::Cheaper,

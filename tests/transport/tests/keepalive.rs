@@ -25,7 +25,7 @@ type Channel = LocalChannel<SoftwareDevice>;
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The time after which an event has certainly not happened.
 const LONG: Duration = Duration::from_millis(400);
-/// The timeout for an event, however busy the machine is.
+/// The timeout for an event, even on a busy machine.
 const TIME: Duration = Duration::from_secs(20);
 
 /// A device that does not acknowledge, like iWARP devices.
@@ -38,7 +38,7 @@ fn unacknowledging(fabric: &std::sync::Arc<Fabric>) -> SoftwareDevice {
     })
 }
 
-/// Returns the events of the client until this time.
+/// Returns the events of the client within this time.
 fn events(ends: &mut Ends, within: Duration) -> Vec<LocalEvent> {
     let began = Instant::now();
     let mut events = Vec::new();
@@ -66,19 +66,19 @@ fn is_lost(ends: &mut Ends, within: Duration) -> bool {
     false
 }
 
-/// Returns how many probes the client has sent.
+/// Returns the number of probes of the client.
 fn probes(near: &Driver<SoftwareDevice>, client: &Channel) -> u64 {
     near.counters(client.id()).unwrap().probes
 }
 
-/// Creates two ends with a connection that has answered a call.
+/// Creates two ends with a connection on which a call was answered.
 fn busy(devices: [SoftwareDevice; 2]) -> Ends {
     let mut ends = Ends::on(devices, Config::client(), Config::server());
     ends.echo(b"hello");
     ends
 }
 
-/// The server takes a call, and dies before it answers.
+/// The server receives a call, and dies before it answers.
 fn dies_with_a_call(ends: &mut Ends) -> PendingCall<Echo> {
     let call = ends.begin_echo(b"hello");
     ends.near.turn().unwrap();
@@ -168,7 +168,7 @@ fn who_is_there_and_says_nothing_is_kept() {
         let fabric = Fabric::new();
         let mut ends = busy([device(&fabric), device(&fabric)]);
         ends.near.keep_alive(Some(Duration::from_millis(5)));
-        // Its device answers although nothing turns its driver.
+        // Its device responds although its driver is not turned.
         let began = Instant::now();
         while probes(&ends.near, ends.client.transport()) <= 3 {
             assert!(began.elapsed() < TIME, "it is not asked");
@@ -185,7 +185,7 @@ fn who_is_there_and_says_nothing_is_kept() {
     }
 }
 
-/// If the device does not acknowledge, the wait for an answer has a limit. If it does, the device
+/// If the device does not acknowledge, the wait for an answer has a limit. Otherwise the device
 /// decides when to give up.
 #[test]
 fn an_answer_is_waited_for_where_the_device_gives_up_by_itself() {

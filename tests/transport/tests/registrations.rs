@@ -21,7 +21,7 @@ const COUNT: u32 = 100_000;
 /// The timeout of a call: a client waits before it connects again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Creates both ends on devices like iWARP's.
+/// Creates both ends on devices with iWARP's restrictions.
 fn ends(highest: Version) -> Ends {
     let fabric = Fabric::new();
     let device = || {
@@ -76,7 +76,7 @@ fn each_sink_is_registered_for_itself() {
     }
 }
 
-/// Memory that the device does not release is not used again, and the call is not served with it.
+/// Memory that the device does not release is not reused, and the call is not served with it.
 #[test]
 fn a_sink_that_the_device_keeps_is_leaked() {
     let mut ends = ends(Version::Two);
@@ -131,7 +131,7 @@ fn what_a_queue_pair_has_is_leaked_with_it() {
     let mut ends = Ends::new(Config::client(), Config::server());
     ends.null();
     ends.begin_read(COUNT);
-    // It is exposed and sent, but not answered.
+    // The call is exposed and sent, but not answered.
     ends.near.turn().unwrap();
     let device = ends.near.device().clone();
     device.refuse_ends(true);

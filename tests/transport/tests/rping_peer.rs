@@ -1,8 +1,9 @@
 //! The protocol of rdma-core's `rping`, as client and as server.
 //!
-//! The client names memory, which the server reads; then the client names other memory, to which the
-//! server writes the same bytes. `RPCRDMA_RPING` is `client` or `server` for a test with `rping` as the
-//! other end: `RPCRDMA_DEVICE` names our device, and `RPCRDMA_ADDRESS` an address of the server's.
+//! The client advertises memory, which the server reads; then the client advertises other memory,
+//! to which the server writes the same bytes. `RPCRDMA_RPING` is `client` or `server` for a test
+//! with `rping` as the peer: `RPCRDMA_DEVICE` names the local device, and `RPCRDMA_ADDRESS` an
+//! address of the server.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "linux/wire.rs"]
@@ -23,9 +24,9 @@ use wire::{Door, Got, REACHED, Wire};
 
 /// The port of `rping`.
 const PORT: u16 = 7174;
-/// How many times the data go there and back.
+/// The number of round trips of the data.
 const ROUNDS: u8 = 20;
-/// The length of the data, and where they return to.
+/// The length of the data, and the offset to which they return.
 const LENGTH: u32 = REACHED / 2;
 
 /// A message: address, key and length of memory.
@@ -56,7 +57,7 @@ fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
 fn client(device: &AnyDevice, server: SocketAddr) {
     let (mut wire, _) = Wire::connect(device, server, &[]).unwrap();
     for round in 0..ROUNDS {
-        // A text: the server returns what comes before its end.
+        // A text: the server returns the bytes before its end.
         let mut data: Vec<u8> = (1 + round..=250).cycle().take(LENGTH as usize).collect();
         data[LENGTH as usize - 1] = 0;
         wire.expose(0, &data);
@@ -86,7 +87,7 @@ fn server(door: Door) {
     assert_eq!(rounds, ROUNDS);
 }
 
-/// Both ends are ours.
+/// Runs both ends in this process.
 fn both(near: &AnyDevice, far: &AnyDevice) {
     let (announce, announced) = mpsc::channel();
     thread::scope(|scope| {

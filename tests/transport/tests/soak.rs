@@ -104,7 +104,7 @@ fn calls_end_once_whatever_goes_wrong() {
     assert!(total.iter().map(|tally| tally.answered).sum::<u64>() > 100);
 }
 
-/// Counts a thread down, however it ends.
+/// Decrements the number of running threads when a thread ends, even after a panic.
 struct End<'a>(&'a AtomicU64);
 
 impl Drop for End<'_> {
@@ -159,7 +159,7 @@ fn threads_do_not_wait_for_each_other() {
     assert!(answered.into_inner() > 100);
 }
 
-/// Delayed work progresses while both ends wait, each in its thread.
+/// Delayed work progresses while both ends wait in separate threads.
 #[test]
 fn delays_hold_up_nobody_who_waits() {
     let fabric = Fabric::new();

@@ -34,7 +34,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Returns what is logged while a function runs, from a level on: events, and the ends of spans.
+/// Returns the log of a function, from a level on: events, and the ends of spans.
 fn logged(level: Level, f: impl FnOnce()) -> String {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
@@ -47,7 +47,7 @@ fn logged(level: Level, f: impl FnOnce()) -> String {
     String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
 }
 
-/// Makes the same calls at each run: one with a Read chunk, one of a program that is not offered.
+/// Makes the same calls in each run: one with a Read chunk, and one of an unknown program.
 fn fixed_run() {
     let client = Config {
         xid_seed: 7,

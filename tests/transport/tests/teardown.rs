@@ -1,5 +1,5 @@
 //! Ends are dropped at every turn of a scenario, in every order: nothing stays registered, and
-//! nothing that is retained changes. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
+//! retained data do not change. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
 //! used after it is freed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -25,7 +25,7 @@ use rpcrdma_verbs::{CompletedCall, LocalEvent};
 const END: usize = 60;
 const RESULT: u32 = 20_000;
 
-/// What is dropped, and in which order.
+/// The objects to drop, and their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     /// First the client's driver; the server continues for a while.
@@ -83,13 +83,13 @@ impl Pending {
     }
 }
 
-/// What is retained at both ends.
+/// The data that both ends retain.
 #[derive(Default)]
 struct Retained {
     calls: Vec<Pending>,
-    /// Replies, in the memory into which the device has placed them.
+    /// The replies, in the memory where the device placed them.
     replies: Vec<CompletedCall>,
-    /// Items that were sent or received, with their bytes.
+    /// The items that were sent or received, with copies of their bytes.
     items: Vec<(SharedBytes, Vec<u8>)>,
 }
 
@@ -123,7 +123,7 @@ impl Retained {
         }
     }
 
-    /// Checks that what is retained has not changed.
+    /// Checks that the retained data have not changed.
     fn assert_untouched(&self) {
         for (item, copy) in &self.items {
             assert!(**item == **copy);
@@ -141,7 +141,7 @@ fn begin(ends: &mut Ends) -> Retained {
         Pending::Null(ends.client.null().begin(&mut ends.near).unwrap()),
         Pending::Read(ends.begin_read(RESULT)),
         Pending::Write(ends.client.write(&region).begin(&mut ends.near).unwrap()),
-        // Both directions by chunks for the whole message.
+        // In both directions, a chunk contains the whole message.
         Pending::Echo(ends.begin_echo(&bytes()[..RESULT as usize])),
     ];
     retained
@@ -261,7 +261,7 @@ fn with_windows() {
     every_turn(true, Version::Two, 0);
 }
 
-/// Fences are posted and not completed when the connection ends.
+/// Fences are posted, but have not completed when the connection ends.
 // spec: rfc8166-4.5.4-a
 #[test]
 fn with_windows_and_delays() {

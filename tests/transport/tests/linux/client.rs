@@ -1,4 +1,4 @@
-//! The kernel's NFS client with our server.
+//! The kernel's NFS client with this crate's server.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -24,8 +24,8 @@ use crate::peer::Linux;
 use crate::wire::{Door, Got};
 use crate::{NFS, word, words};
 
-/// The timeout of a mount that fails because of our answers. An unanswered mount waits for a minute
-/// or more.
+/// The timeout of a mount that fails because of the server's replies. An unanswered mount waits for
+/// a minute or more.
 const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A mount in progress.
@@ -139,8 +139,8 @@ impl Trace {
     fn new() -> Option<Self> {
         let at = Path::new("/sys/kernel/debug/tracing");
         let this = Self(at);
-        // Names of tasks are recorded by a probe of every task switch. On an emulated machine, the
-        // kernel may hang when its code is changed for the probe.
+        // The names of tasks are recorded by a probe of every task switch. On an emulated machine,
+        // the kernel may hang when its code is changed for the probe.
         if fs::write(at.join("options/record-cmd"), "0").is_err() || !this.switch("1") {
             println!(
                 "no tracing in {}: what the kernel makes of private data and credits is not seen",
@@ -184,7 +184,7 @@ fn linux() -> Option<Linux> {
     Some(linux)
 }
 
-/// Why the server of a test does not serve what follows NULL.
+/// The error with which a test server refuses calls other than NULL.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     ProcedureUnavailable,
@@ -194,11 +194,11 @@ enum Refusal {
 /// Version, procedure and user of a call.
 type RefusedCall = (u32, u32, Option<u32>);
 
-/// An NFS server that serves nothing but NULL.
+/// An NFS server that serves only NULL.
 #[derive(Clone)]
 struct RefusingServer {
     refusal: Refusal,
-    /// Each call after NULL.
+    /// The calls after NULL.
     calls: Rc<RefCell<Vec<RefusedCall>>>,
 }
 
@@ -240,9 +240,9 @@ impl nfs4::LocalService for RefusingServer {
     }
 }
 
-/// Makes the kernel mount from our server. It calls NULL, then its first real procedure as root, and
-/// fails at once because of our answer: mount.nfs prints `why`, and for version 4 the kernel logs the
-/// error of our answer.
+/// Makes the kernel mount from this crate's server. The kernel calls NULL, then its first real
+/// procedure as root, and fails at once because of the reply: mount.nfs prints `why`, and for
+/// version 4 the kernel logs `error`.
 fn mounted(linux: &Linux, version: &str, refusal: Refusal, why: &str, error: Option<&str>) {
     let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
     let calls = Rc::default();
@@ -273,7 +273,7 @@ fn mounted(linux: &Linux, version: &str, refusal: Refusal, why: &str, error: Opt
         (4, 1, Some(0))
     };
     let calls = service.calls.borrow();
-    // The router answers NULL, which comes first: what follows says that it did.
+    // The router answers NULL, which comes first: later calls show that it did.
     assert!(!calls.is_empty(), "NULL was not answered");
     assert!(
         calls.iter().all(|call| *call == first),
@@ -308,8 +308,8 @@ fn its_first_calls_are_answered() {
     mounted(&linux, "3", garbage, why, None);
 }
 
-/// Compares its first messages byte by byte, and checks how it uses our private data, and a grant
-/// of zero.
+/// Compares its first messages byte by byte, and checks how it uses the server's private data, and
+/// a grant of zero.
 #[test]
 fn its_first_messages_are_as_we_know_them() {
     let Some(linux) = linux() else { return };
@@ -351,7 +351,7 @@ fn its_first_messages_are_as_we_know_them() {
         );
         wire.send(&words(&[xid, 1, grant, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0]));
 
-        // A compound: no Read list, no Write list, a Reply chunk of one segment.
+        // A COMPOUND has no Read list, no Write list, and a Reply chunk of one segment.
         let Got::Message(compound, None) = wire.receive(PATIENCE) else {
             panic!("another call should come")
         };
@@ -362,7 +362,7 @@ fn its_first_messages_are_as_we_know_them() {
             [12, 13, 14, 15, 16, 17].map(|at| word(&compound, at)),
             [xid, 0, 2, NFS, 4, 1]
         );
-        // The reply is nevertheless inline, and says that the procedure does not exist.
+        // The reply is nevertheless inline: the procedure does not exist.
         wire.send(&words(&[xid, 1, grant, 0, 0, 0, 0, xid, 1, 0, 0, 0, 3]));
         mount.fails("Input/output error");
         if let Some(trace) = &trace {

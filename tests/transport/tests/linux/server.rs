@@ -1,4 +1,4 @@
-//! The kernel's NFS server with our client.
+//! The kernel's NFS server with this crate's client.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The credits that Linux grants.
 const GRANT: u32 = 64;
 
-/// Our client, with the messages that it has sent.
+/// A client, with the messages that it has sent.
 struct Caller {
     driver: Driver<AnyDevice>,
     channel: LocalChannel<AnyDevice>,
@@ -60,7 +60,7 @@ impl Caller {
         }
     }
 
-    /// Calls NULL of a version, with these credentials and room for a reply of so many bytes.
+    /// Calls NULL of a version with these credentials. The reply may have `room` bytes.
     fn null(&mut self, version: u32, credentials: Credentials, room: u64) {
         let channel = self.channel.clone();
         if version == 3 {
@@ -72,7 +72,7 @@ impl Caller {
         }
     }
 
-    /// Makes a call, whose reply has no results.
+    /// Makes a call whose reply has no results.
     fn call<P>(
         &mut self,
         call: Call<'_, LocalChannel<AnyDevice>, P>,
@@ -181,7 +181,7 @@ fn null_calls_are_answered_with_a_reply_chunk_offered() {
     }
 }
 
-/// It tolerates probes, by RDMA Writes of no bytes, or on iWARP by RDMA Reads.
+/// It tolerates probes: RDMA Writes of 0 bytes, or RDMA Reads on iWARP.
 #[test]
 fn a_quiet_connection_stays() {
     let Some(linux) = Linux::new() else { return };
@@ -199,7 +199,7 @@ fn a_quiet_connection_stays() {
     assert_eq!(caller.session().counters().connections, 1);
 }
 
-/// It rejects an unknown version with a message of that version that lists its own.
+/// It rejects an unknown version with a message of that version, which lists its own version.
 #[test]
 fn version_two_is_refused_as_we_know_it() {
     let Some(linux) = Linux::new() else { return };
@@ -214,8 +214,8 @@ fn version_two_is_refused_as_we_know_it() {
     );
 }
 
-/// Checks what Linux sends when it accepts, and that it understands our private data: its replies
-/// may invalidate.
+/// Checks Linux's private data when it accepts, and that it understands the client's private data:
+/// its replies may invalidate.
 #[test]
 fn private_data_are_understood() {
     let Some(linux) = Linux::new() else { return };
@@ -264,7 +264,7 @@ fn a_message_may_fill_its_receives() {
     let ours = PrivateData::from_sizes(4096, 4096).encode();
     for (words_more, taken) in [(1024 - 17, true), (1024 - 16, false)] {
         let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours).expect("a connection");
-        // It ignores what follows the arguments of a NULL call.
+        // It ignores data after the arguments of a NULL call.
         let call = [
             &[7, 1, 32, 0, 0, 0, 0][..],
             &null_call(7, 3),
