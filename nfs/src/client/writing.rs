@@ -29,7 +29,7 @@ struct Bytes<'a> {
 
 /// The state of bytes that were all written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum WriteState {
     Stable,
     /// Some are lost if the server now has another verifier.
     Uncommitted([u8; 8]),
@@ -37,7 +37,7 @@ enum Fate {
     PerhapsLost,
 }
 
-impl Fate {
+impl WriteState {
     fn and(self, written: &Written) -> Self {
         match self {
             _ if written.committed != StableHow::Unstable => self,
@@ -146,12 +146,12 @@ impl<T: AsyncTransport> Client<T> {
         // 0 stands for all bytes to the end of the file.
         let count = u32::try_from(bytes.data.len()).unwrap_or(0);
         for _ in 0..MAX_ROUNDS {
-            let fate = self.write_once(&bytes).await?;
-            if fate == Fate::Stable {
+            let state = self.write_once(&bytes).await?;
+            if state == WriteState::Stable {
                 return Ok(());
             }
             let verifier = self.commit(file, offset, count).await?;
-            if fate == Fate::Uncommitted(verifier) {
+            if state == WriteState::Uncommitted(verifier) {
                 return Ok(());
             }
         }
@@ -159,8 +159,8 @@ impl<T: AsyncTransport> Client<T> {
     }
 
     /// Writes all bytes once, with several WRITEs in flight.
-    async fn write_once(&self, bytes: &Bytes<'_>) -> Result<Fate, ClientError> {
-        let (mut calls, mut fate, mut next) = (VecDeque::new(), Fate::Stable, 0);
+    async fn write_once(&self, bytes: &Bytes<'_>) -> Result<WriteState, ClientError> {
+        let (mut calls, mut state, mut next) = (VecDeque::new(), WriteState::Stable, 0);
         let most = self.limits.write as usize;
         loop {
             while next < bytes.data.len() && calls.len() < self.limits.depth {
@@ -169,10 +169,10 @@ impl<T: AsyncTransport> Client<T> {
                 calls.push_back((self.begin_write(bytes, &range), range));
             }
             let Some((call, range)) = calls.pop_front() else {
-                return Ok(fate);
+                return Ok(state);
             };
             let written = written(call.await?, range.len(), bytes.stable)?;
-            fate = fate.and(&written);
+            state = state.and(&written);
             let rest = range.start + written.count as usize..range.end;
             if !rest.is_empty() {
                 calls.push_front((self.begin_write(bytes, &rest), rest));

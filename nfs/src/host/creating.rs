@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::attributes::size;
 use super::errno::{lookup_status, status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::{FileHandle, Object};
@@ -77,7 +77,7 @@ impl Tree {
         dir: &FileHandle,
         wcc: &mut Wcc,
         new: &Sattr3,
-        create: impl FnOnce(&Found) -> Result<Found, Errno>,
+        create: impl FnOnce(&ObjectFd) -> Result<ObjectFd, Errno>,
     ) -> FsResult<Object> {
         let dir = self.resolve(dir)?.directory()?;
         self.change(&dir, wcc, || {
@@ -89,9 +89,9 @@ impl Tree {
     }
 
     /// Brings a new object to stable storage, and returns it with its current attributes.
-    fn finish(&self, dir: &Found, made: Found) -> FsResult<Object> {
+    fn finish(&self, dir: &ObjectFd, made: ObjectFd) -> FsResult<Object> {
         self.sync_change(dir)?;
-        self.object_to_use(&Found::new(made.fd).map_err(status)?)
+        self.object_to_use(&ObjectFd::new(made.fd).map_err(status)?)
     }
 
     pub(super) fn create(
@@ -125,14 +125,14 @@ impl Tree {
     fn create_file(
         &self,
         caller: &Caller,
-        (dir, name): (&Found, &[u8]),
+        (dir, name): (&ObjectFd, &[u8]),
         mode: Mode,
-        prepare: impl FnOnce(&Found) -> Result<(), Errno>,
-    ) -> FsResult<Found> {
+        prepare: impl FnOnce(&ObjectFd) -> Result<(), Errno>,
+    ) -> FsResult<ObjectFd> {
         let made = self.identity.run_as(caller, || {
-            let made = Found::new(openat(&dir.fd, name, CREATE, mode)?)?;
+            let made = ObjectFd::new(openat(&dir.fd, name, CREATE, mode)?)?;
             prepare(&made)?;
-            Found::new(self.reopen(&made, OFlags::PATH)?)
+            ObjectFd::new(self.reopen(&made, OFlags::PATH)?)
         })?;
         match made {
             // Only the directory itself can be missing.
@@ -144,10 +144,10 @@ impl Tree {
     fn create_new(
         &self,
         caller: &Caller,
-        dir: &Found,
+        dir: &ObjectFd,
         name: &[u8],
         new: &Sattr3,
-    ) -> FsResult<Found> {
+    ) -> FsResult<ObjectFd> {
         let mode = mode_or(new, 0o600);
         let made = self.create_file(caller, (dir, name), mode, |_| Ok(()))?;
         self.apply_to_new(caller, &made, new)?;
@@ -155,7 +155,7 @@ impl Tree {
     }
 
     /// Opens the existing object with the name of a file to create.
-    fn existing(&self, caller: &Caller, dir: &Found, name: &[u8]) -> FsResult<Found> {
+    fn existing(&self, caller: &Caller, dir: &ObjectFd, name: &[u8]) -> FsResult<ObjectFd> {
         let found = self.identity.run_as(caller, || self.child(dir, name))?;
         found.map_err(lookup_status)
     }
@@ -163,10 +163,10 @@ impl Tree {
     fn create_unchecked(
         &self,
         caller: &Caller,
-        dir: &Found,
+        dir: &ObjectFd,
         name: &[u8],
         new: &Sattr3,
-    ) -> FsResult<Found> {
+    ) -> FsResult<ObjectFd> {
         match self.create_new(caller, dir, name, new) {
             Err(Nfsstat3::Exist) => {}
             made => return made,
@@ -186,12 +186,12 @@ impl Tree {
     fn create_exclusive(
         &self,
         caller: &Caller,
-        dir: &Found,
+        dir: &ObjectFd,
         name: &[u8],
         verifier: [u8; 8],
-    ) -> FsResult<Found> {
+    ) -> FsResult<ObjectFd> {
         let times = verifier_times(verifier);
-        let set = |made: &Found| futimens(&made.fd, &times);
+        let set = |made: &ObjectFd| futimens(&made.fd, &times);
         match self.create_file(caller, (dir, name), Mode::empty(), set) {
             Ok(made) => {
                 self.sync_change(&made)?;

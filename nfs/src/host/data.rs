@@ -8,7 +8,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 
 use super::attributes::size;
 use super::errno::{status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::{FsResult, ReadData, Written};
 use crate::handle::FileHandle;
@@ -54,7 +54,7 @@ impl Tree {
     pub(super) fn open_file(
         &self,
         caller: &Caller,
-        file: &Found,
+        file: &ObjectFd,
         flags: OFlags,
     ) -> FsResult<OwnedFd> {
         let opened = self.identity.run_as(caller, || {
@@ -152,7 +152,7 @@ impl Tree {
     fn write_unstable(
         &self,
         caller: &Caller,
-        found: &Found,
+        found: &ObjectFd,
         opened: &OwnedFd,
         write: (u64, &[u8]),
     ) -> FsResult<usize> {

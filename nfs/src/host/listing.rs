@@ -11,7 +11,7 @@ use rustix::fs::{OFlags, RawDir, SeekFrom, fstat, seek};
 use rustix::io::Errno;
 
 use super::errno::{status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::directory::{DirEntry, DirList};
 use crate::file_system::{DirEnd, FsResult};
@@ -36,10 +36,10 @@ struct Entry {
 /// A directory that is listed.
 struct Listing<'a> {
     tree: &'a Tree,
-    dir: &'a Found,
+    dir: &'a ObjectFd,
     opened: OwnedFd,
     /// The object of `..`, if its attributes are needed.
-    parent: Option<Found>,
+    parent: Option<ObjectFd>,
 }
 
 impl Tree {

@@ -4,7 +4,7 @@ use rustix::fs::{Access, AtFlags, FileType, fstat, linkat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::errno::{lookup_status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::{FileHandle, Object};
@@ -54,8 +54,8 @@ impl Tree {
     }
 
     /// Closes the descriptors of an object whose last name was removed.
-    fn forget_if_gone(&self, removed: Option<&Found>) {
-        let is_gone = |found: &&Found| match found.kind() {
+    fn forget_if_gone(&self, removed: Option<&ObjectFd>) {
+        let is_gone = |found: &&ObjectFd| match found.kind() {
             FileType::Directory => true,
             _ => fstat(&found.fd).is_ok_and(|stat| stat.st_nlink == 0),
         };
@@ -111,9 +111,9 @@ impl Tree {
     }
 
     /// Closes the descriptors of the object whose name now belongs to another object.
-    fn forget_if_replaced(&self, dir: &Found, name: &[u8], replaced: Option<Found>) {
+    fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<ObjectFd>) {
         let now = self.child(dir, name).ok();
-        let id = |found: &Found| found.id();
+        let id = |found: &ObjectFd| found.id();
         if now.as_ref().map(id) != replaced.as_ref().map(id) {
             self.forget_if_gone(replaced.as_ref());
         }

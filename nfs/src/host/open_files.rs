@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Stat;
 
-use super::recent::Recent;
+use super::recent::RecentCache;
 use super::table::Id;
 use crate::caller::Caller;
 
@@ -66,18 +66,18 @@ impl OpenedFile {
 /// Files that are open, for reading and for writing.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    pub(super) readers: Recent<Key, OpenedFile>,
+    pub(super) readers: RecentCache<Key, OpenedFile>,
     /// The first write of a caller stores only a mark, since the host cannot execute a file that is
     /// open for writing: a file that is written by one WRITE is closed at once.
-    pub(super) writers: Recent<Key, Option<OpenedFile>>,
+    pub(super) writers: RecentCache<Key, Option<OpenedFile>>,
 }
 
 impl OpenFiles {
     /// Creates a store of at most `limit` files of each kind.
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            readers: Recent::new(limit),
-            writers: Recent::new(limit),
+            readers: RecentCache::new(limit),
+            writers: RecentCache::new(limit),
         }
     }
 

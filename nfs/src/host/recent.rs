@@ -18,7 +18,7 @@ pub(super) const KEPT: Duration = Duration::from_secs(2);
 
 /// Recently used values by their keys. Each key belongs to an object.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+pub(super) struct RecentCache<K, V> {
     entries: Mutex<Entries<K, V>>,
     limit: usize,
 }
@@ -83,7 +83,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Entries<K, V> {
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
     /// Creates a store of at most `limit` values.
     pub(super) fn new(limit: usize) -> Self {
         let entries = Entries {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_value_that_was_not_used_makes_room() {
-        let recent = Recent::new(2);
+        let recent = RecentCache::new(2);
         recent.insert('a', (0, 1), 1);
         recent.insert('b', (0, 2), 2);
         assert_eq!(recent.get(&'a'), Some(1));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn all_values_of_an_object_end_with_it() {
-        let (recent, value) = (Recent::new(8), Arc::new(()));
+        let (recent, value) = (RecentCache::new(8), Arc::new(()));
         recent.insert('a', (0, 1), value.clone());
         recent.insert('b', (0, 1), value.clone());
         recent.insert('c', (0, 2), value.clone());
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn values_end_some_time_after_their_last_use() {
-        let recent = Recent::new(8);
+        let recent = RecentCache::new(8);
         let start = Instant::now();
         recent.insert('a', (0, 1), ());
         recent.sweep(start + KEPT);

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::attributes::{ctime, mode};
 use super::errno::status;
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::FileHandle;
@@ -29,7 +29,7 @@ fn timespec(new: Option<NewTime>) -> Timespec {
 }
 
 impl Changes {
-    fn set_times(&self, object: &Found) -> Result<(), Errno> {
+    fn set_times(&self, object: &ObjectFd) -> Result<(), Errno> {
         let times = Timestamps {
             last_access: timespec(self.atime),
             last_modification: timespec(self.mtime),
@@ -37,7 +37,7 @@ impl Changes {
         utimensat(&object.fd, "", &times, AtFlags::EMPTY_PATH)
     }
 
-    fn set_owner(&self, object: &Found) -> Result<(), Errno> {
+    fn set_owner(&self, object: &ObjectFd) -> Result<(), Errno> {
         let none = u32::MAX;
         if self.uid == Some(none) || self.gid == Some(none) {
             return Err(Errno::INVAL);
@@ -77,7 +77,7 @@ impl Tree {
     }
 
     /// Checks everything that can be checked before a change.
-    fn check(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+    fn check(&self, caller: &Caller, object: &ObjectFd, changes: &Changes) -> FsResult<()> {
         changes.check_times()?;
         match changes.size {
             Some(_) if object.kind() != FileType::RegularFile => return Err(Nfsstat3::Inval),
@@ -92,7 +92,7 @@ impl Tree {
     }
 
     /// Applies changes one after the other: the kernel has no call for all of them.
-    fn apply(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+    fn apply(&self, caller: &Caller, object: &ObjectFd, changes: &Changes) -> FsResult<()> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -112,13 +112,13 @@ impl Tree {
         self.sync_change(object)
     }
 
-    pub(super) fn set_size(&self, caller: &Caller, file: &Found, size: u64) -> FsResult<()> {
+    pub(super) fn set_size(&self, caller: &Caller, file: &ObjectFd, size: u64) -> FsResult<()> {
         let opened = self.open_file(caller, file, OFlags::WRONLY)?;
         let set = self.identity.run_as(caller, || ftruncate(&opened, size))?;
         set.map_err(status)
     }
 
-    fn set_mode(&self, caller: &Caller, object: &Found, mode: u32) -> FsResult<()> {
+    fn set_mode(&self, caller: &Caller, object: &ObjectFd, mode: u32) -> FsResult<()> {
         let (dir, number) = self.path(object);
         let set = self.identity.run_as(caller, || {
             chmodat(dir, number, Mode::from_raw_mode(mode), AtFlags::empty())
@@ -128,7 +128,7 @@ impl Tree {
 
     /// Sets times. A user with write permission may set one of them to the server's time, too; the
     /// kernel would only allow this user to set both.
-    fn set_times(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+    fn set_times(&self, caller: &Caller, object: &ObjectFd, changes: &Changes) -> FsResult<()> {
         if object.is_owner(caller) || changes.needs_owner() || !self.identity.switches() {
             let set = self.identity.run_as(caller, || changes.set_times(object))?;
             return set.map_err(status);
@@ -145,7 +145,7 @@ impl Tree {
     pub(super) fn apply_to_new(
         &self,
         caller: &Caller,
-        object: &Found,
+        object: &ObjectFd,
         new: &Sattr3,
     ) -> FsResult<()> {
         let mut changes = Changes::from(new);

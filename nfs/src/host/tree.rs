@@ -25,7 +25,7 @@ use super::identity::Identity;
 use super::key::HandleKey;
 use super::locks::Locks;
 use super::open_files::OpenFiles;
-use super::recent::Recent;
+use super::recent::RecentCache;
 use super::stability::Stability;
 use super::sys;
 use super::table::{Id, ROOT, Table};
@@ -59,7 +59,7 @@ pub(super) struct Tree {
     handles: Handles,
     pub(super) table: Table,
     /// Objects by their kernel handles.
-    objects: Recent<FileHandle, Arc<OwnedFd>>,
+    objects: RecentCache<FileHandle, Arc<OwnedFd>>,
     pub(super) open_files: OpenFiles,
     /// Whether kernel handles can be opened.
     pub(super) opens_handles: bool,
@@ -76,12 +76,12 @@ pub(super) struct Tree {
 
 /// An object that is open with O_PATH, and its attributes at the time of the open.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ObjectFd {
     pub(super) fd: Arc<OwnedFd>,
     pub(super) stat: Stat,
 }
 
-impl Found {
+impl ObjectFd {
     pub(super) fn new(fd: impl Into<Arc<OwnedFd>>) -> Result<Self, Errno> {
         let fd = fd.into();
         let stat = fstat(&fd)?;
@@ -178,7 +178,7 @@ impl Tree {
                 key,
                 start,
             },
-            objects: Recent::new(recent_limit(limits.0)),
+            objects: RecentCache::new(recent_limit(limits.0)),
             open_files: OpenFiles::new(recent_limit(limits.0)),
             table: Table::new(limits.1),
             opens_handles: kernels.is_some(),
@@ -194,11 +194,11 @@ impl Tree {
     }
 
     /// Opens the root.
-    pub(super) fn root(&self) -> Result<Found, Errno> {
-        Found::new(openat(&self.root, ".", BY_PATH, Mode::empty())?)
+    pub(super) fn root(&self) -> Result<ObjectFd, Errno> {
+        ObjectFd::new(openat(&self.root, ".", BY_PATH, Mode::empty())?)
     }
 
-    pub(super) fn is_root(&self, found: &Found) -> bool {
+    pub(super) fn is_root(&self, found: &ObjectFd) -> bool {
         found.id() == self.root_id
     }
 
@@ -208,13 +208,13 @@ impl Tree {
     }
 
     /// Opens the object of a handle.
-    pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<Found> {
+    pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<ObjectFd> {
         // A cached handle was decoded before.
         let (fd, is_known) = match self.objects.get(handle) {
             Some(fd) => (fd, true),
             None => (self.open_handle(handle)?, false),
         };
-        let found = Found::new(fd).map_err(|errno| {
+        let found = ObjectFd::new(fd).map_err(|errno| {
             self.objects.remove(handle);
             status(errno)
         })?;
@@ -241,7 +241,7 @@ impl Tree {
     }
 
     /// Keeps an object open that is likely to be used again. Numbered objects are in the table.
-    fn keep(&self, handle: &FileHandle, found: &Found) {
+    fn keep(&self, handle: &FileHandle, found: &ObjectFd) {
         if self.opens_handles && Handles::is_of_kernel(handle) {
             let (key, fd) = (*handle, found.fd.clone());
             self.objects.insert(key, found.id(), fd);
@@ -256,7 +256,7 @@ impl Tree {
     }
 
     /// Closes the descriptors of a removed object.
-    pub(super) fn forget(&self, gone: &Found) {
+    pub(super) fn forget(&self, gone: &ObjectFd) {
         self.objects.forget(gone.id());
         self.open_files.forget(gone.id());
         self.table.forget(gone.id());
@@ -280,7 +280,7 @@ impl Tree {
     }
 
     /// Returns the handle of an object.
-    pub(super) fn handle(&self, found: &Found) -> FsResult<FileHandle> {
+    pub(super) fn handle(&self, found: &ObjectFd) -> FsResult<FileHandle> {
         let inner = if self.opens_handles {
             sys::name_to_handle(found.fd.as_fd()).ok()
         } else {
@@ -301,7 +301,7 @@ impl Tree {
         )
     }
 
-    pub(super) fn object(&self, found: &Found) -> FsResult<Object> {
+    pub(super) fn object(&self, found: &ObjectFd) -> FsResult<Object> {
         Ok(Object {
             handle: self.handle(found)?,
             attributes: self.attributes(&found.stat),
@@ -309,22 +309,22 @@ impl Tree {
     }
 
     /// Returns an object that its client is likely to use next.
-    pub(super) fn object_to_use(&self, found: &Found) -> FsResult<Object> {
+    pub(super) fn object_to_use(&self, found: &ObjectFd) -> FsResult<Object> {
         let object = self.object(found)?;
         self.keep(&object.handle, found);
         Ok(object)
     }
 
     /// Opens an object by its name in a directory. The name is neither `.` nor `..`.
-    pub(super) fn child(&self, dir: &Found, name: &[u8]) -> Result<Found, Errno> {
-        Found::new(openat2(&dir.fd, name, BY_PATH, Mode::empty(), ONE_NAME)?)
+    pub(super) fn child(&self, dir: &ObjectFd, name: &[u8]) -> Result<ObjectFd, Errno> {
+        ObjectFd::new(openat2(&dir.fd, name, BY_PATH, Mode::empty(), ONE_NAME)?)
     }
 
     /// Opens the parent of a directory. The parent of the root is the root.
-    pub(super) fn parent(&self, caller: &Caller, dir: &Found) -> FsResult<Found> {
-        let above = |found: &Found| {
+    pub(super) fn parent(&self, caller: &Caller, dir: &ObjectFd) -> FsResult<ObjectFd> {
+        let above = |found: &ObjectFd| {
             let no_mount = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-            Found::new(openat2(&found.fd, "..", BY_PATH, Mode::empty(), no_mount)?)
+            ObjectFd::new(openat2(&found.fd, "..", BY_PATH, Mode::empty(), no_mount)?)
         };
         if self.is_root(dir) {
             return Ok(dir.clone());
@@ -347,7 +347,7 @@ impl Tree {
     }
 
     /// Opens an object again, to access its content.
-    pub(super) fn reopen(&self, found: &Found, flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(super) fn reopen(&self, found: &ObjectFd, flags: OFlags) -> Result<OwnedFd, Errno> {
         // Without NONBLOCK the open would wait for another process to release a lease.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let number = DecInt::from_fd(&*found.fd);
@@ -355,12 +355,12 @@ impl Tree {
     }
 
     /// Returns the path of an open object, for system calls that need a path.
-    pub(super) fn path(&self, found: &Found) -> (&OwnedFd, DecInt) {
+    pub(super) fn path(&self, found: &ObjectFd) -> (&OwnedFd, DecInt) {
         (&self.descriptors, DecInt::from_fd(&*found.fd))
     }
 
     /// Returns true if this thread's user has access to an object.
-    pub(super) fn may(&self, found: &Found, access: Access) -> bool {
+    pub(super) fn may(&self, found: &ObjectFd, access: Access) -> bool {
         let (dir, number) = self.path(found);
         accessat(dir, number, access, AtFlags::EACCESS).is_ok()
     }
@@ -369,7 +369,7 @@ impl Tree {
     /// in between.
     pub(super) fn change<T>(
         &self,
-        object: &Found,
+        object: &ObjectFd,
         wcc: &mut Wcc,
         change: impl FnOnce() -> FsResult<T>,
     ) -> FsResult<T> {
@@ -384,8 +384,8 @@ impl Tree {
     /// Changes two objects, and records their attributes before and after.
     pub(super) fn change_both<T>(
         &self,
-        (one, one_wcc): (&Found, &mut Wcc),
-        (other, other_wcc): (&Found, &mut Wcc),
+        (one, one_wcc): (&ObjectFd, &mut Wcc),
+        (other, other_wcc): (&ObjectFd, &mut Wcc),
         change: impl FnOnce() -> FsResult<T>,
     ) -> FsResult<T> {
         self.locks.with_both(one.id(), other.id(), || {
@@ -398,20 +398,20 @@ impl Tree {
         })
     }
 
-    fn set_before(&self, object: &Found, wcc: &mut Wcc) {
+    fn set_before(&self, object: &ObjectFd, wcc: &mut Wcc) {
         if let Ok(stat) = fstat(&object.fd) {
             wcc.set_before(&self.attributes(&stat));
         }
     }
 
-    pub(super) fn set_after(&self, object: &Found, wcc: &mut Wcc) {
+    pub(super) fn set_after(&self, object: &ObjectFd, wcc: &mut Wcc) {
         if let Ok(stat) = fstat(&object.fd) {
             wcc.set_after(&self.attributes(&stat));
         }
     }
 
     /// Brings a change of names or attributes to stable storage (RFC 1813, section 4.7).
-    pub(super) fn sync_change(&self, object: &Found) -> FsResult<()> {
+    pub(super) fn sync_change(&self, object: &ObjectFd) -> FsResult<()> {
         if !self.syncs_changes {
             return Ok(());
         }

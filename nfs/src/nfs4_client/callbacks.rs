@@ -225,8 +225,8 @@ impl State {
             }
         };
         let first = match self.sequence(&sequence, args.argarray.len()) {
-            Ok(Sequenced::New(ok)) => Result4::Sequence(CbSequence4res::Ok(Box::new(ok))),
-            Ok(Sequenced::Again(kept)) => return kept,
+            Ok(SequenceOutcome::New(ok)) => Result4::Sequence(CbSequence4res::Ok(Box::new(ok))),
+            Ok(SequenceOutcome::Again(kept)) => return kept,
             Err(status) => {
                 let result = Result4::Sequence(CbSequence4res::Default(status));
                 return reply(status, vec![result]);
@@ -260,7 +260,7 @@ impl State {
         &mut self,
         args: &CbSequence4args<'_>,
         operations: usize,
-    ) -> Result<Sequenced, Nfsstat4> {
+    ) -> Result<SequenceOutcome, Nfsstat4> {
         let sessions = &self.sessions;
         let channel = sessions.get(&args.csa_sessionid);
         let channel = channel.ok_or(Nfsstat4::Badsession)?;
@@ -272,7 +272,7 @@ impl State {
         if let Some(kept) = &slot.reply
             && args.csa_sequenceid == slot.sequence
         {
-            return Ok(Sequenced::Again(kept.clone()));
+            return Ok(SequenceOutcome::Again(kept.clone()));
         }
         if args.csa_sequenceid != slot.sequence.wrapping_add(1) {
             return Err(Nfsstat4::SeqMisordered);
@@ -293,7 +293,7 @@ impl State {
         if is_early {
             return Err(Nfsstat4::Delay);
         }
-        Ok(Sequenced::New(CbSequence4resok {
+        Ok(SequenceOutcome::New(CbSequence4resok {
             csr_sessionid: args.csa_sessionid,
             csr_sequenceid: args.csa_sequenceid,
             csr_slotid: args.csa_slotid,
@@ -361,7 +361,7 @@ impl State {
     }
 }
 
-enum Sequenced {
+enum SequenceOutcome {
     New(CbSequence4resok),
     /// A retransmitted request, and the cached reply.
     Again(CbCompound4res),

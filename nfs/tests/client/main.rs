@@ -4,7 +4,7 @@
 
 #[path = "../backends/mod.rs"]
 mod backends;
+mod faulty_servers;
 mod files;
-mod lies;
 mod names;
 mod support;

@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 
 use output::OutputError;
 
-/// What the documents in `spec/` say.
+/// The schema of the documents in `spec/`.
 #[allow(
     missing_docs,
     dead_code,
@@ -52,11 +52,11 @@ struct Command {
     #[command(flatten)]
     verbosity: verbosity::Verbosity,
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// Run a client and a server through every feature, and show each message.
     Demo(demo::Options),
     /// Measure calls between clients and a server.
@@ -82,7 +82,7 @@ enum What {
     Man(shell::Man),
 }
 
-impl What {
+impl Action {
     /// Returns the default log level: clients print events themselves.
     fn default_level(&self) -> &'static str {
         match self {

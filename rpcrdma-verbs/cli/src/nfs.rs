@@ -20,11 +20,11 @@ const TCP_PORT: u16 = 2049;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Action {
     /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every client is trusted:
     /// the server believes who its users are.
     Serve(Box<serve::Serve>),
@@ -41,7 +41,7 @@ enum What {
 impl Options {
     /// Returns true for the subcommand that runs a server.
     pub(crate) fn is_server(&self) -> bool {
-        matches!(self.what, What::Serve(_))
+        matches!(self.what, Action::Serve(_))
     }
 
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
@@ -50,11 +50,11 @@ impl Options {
             .build()?;
         let done = runtime.block_on(async {
             match self.what {
-                What::Serve(serve) => serve.run().await,
-                What::Ls(list) => list.run().await,
-                What::Cat(cat) => cat.run().await,
-                What::Cp(copy) => copy.run().await,
-                What::Bench(bench) => bench.run().await,
+                Action::Serve(serve) => serve.run().await,
+                Action::Ls(list) => list.run().await,
+                Action::Cat(cat) => cat.run().await,
+                Action::Cp(copy) => copy.run().await,
+                Action::Bench(bench) => bench.run().await,
             }
         });
         // The process does not wait for a server that does not drain.

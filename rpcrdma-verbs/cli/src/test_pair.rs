@@ -138,7 +138,7 @@ impl TestPair {
     }
 
     /// Waits for the end of a call, and returns its results.
-    pub(crate) fn end<P: Method>(&mut self, call: Begun<P>) -> Result<P::Results, String> {
+    pub(crate) fn end<P: Method>(&mut self, call: BeginResult<P>) -> Result<P::Results, String> {
         let call = call.map_err(|error| error.to_string())?;
         let ended = self.until(|world| {
             while let Some(event) = world.event() {
@@ -158,4 +158,4 @@ impl TestPair {
 }
 
 /// A call that may have begun.
-pub(crate) type Begun<P> = Result<PendingCall<P>, CallError>;
+pub(crate) type BeginResult<P> = Result<PendingCall<P>, CallError>;

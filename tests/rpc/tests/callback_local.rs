@@ -29,14 +29,14 @@ const UNANSWERED: u32 = 77;
 
 /// The action of a handler.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum HandlerAction {
     Nothing,
     /// It records the channel to the client.
-    TakesCaller,
+    TakeCaller,
     /// It calls the client, and waits for the reply.
-    Calls,
+    Call,
     /// It calls the client, and cancels the call after some time.
-    GivesUp,
+    CancelCall,
 }
 
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ struct Mirror(Rc<MirrorState>);
 
 #[derive(Default)]
 struct MirrorState {
-    does: Cell<Option<Does>>,
+    action: Cell<Option<HandlerAction>>,
     connection: Cell<Option<u64>>,
 }
 
@@ -59,10 +59,10 @@ impl LocalService for Mirror {
 
     async fn fail(&self, cx: &Context, how: u32) -> Result<u32, RpcError> {
         self.0.connection.set(cx.connection());
-        match self.0.does.get().unwrap_or(Does::Nothing) {
-            Does::Nothing => {}
-            Does::TakesCaller => drop(cx.caller()),
-            Does::GivesUp => {
+        match self.0.action.get().unwrap_or(HandlerAction::Nothing) {
+            HandlerAction::Nothing => {}
+            HandlerAction::TakeCaller => drop(cx.caller()),
+            HandlerAction::CancelCall => {
                 let mut call = pin!(Client::new(cx.caller()).fail(&UNANSWERED).into_future());
                 let mut polls = 0;
                 poll_fn(|cx| {
@@ -75,7 +75,7 @@ impl LocalService for Mirror {
                 })
                 .await;
             }
-            Does::Calls => return Ok(Client::new(cx.caller()).fail(&how).await?),
+            HandlerAction::Call => return Ok(Client::new(cx.caller()).fail(&how).await?),
         }
         Ok(how)
     }
@@ -153,8 +153,8 @@ impl Ends {
     }
 
     /// Calls the server, whose handler performs an action.
-    fn fail(&mut self, how: u32, does: Does) -> Result<u32, CallError> {
-        self.mirror.0.does.set(Some(does));
+    fn fail(&mut self, how: u32, action: HandlerAction) -> Result<u32, CallError> {
+        self.mirror.0.action.set(Some(action));
         let call = self.kv.fail(&how).begin(&mut self.near).unwrap();
         for _ in 0..10_000 {
             if let Some(completed) = self.turn() {
@@ -204,7 +204,7 @@ impl Ends {
 fn a_handler_calls_its_client() {
     let mut ends = Ends::new();
     for how in 1..20 {
-        assert_eq!(ends.fail(how, Does::Calls).unwrap(), how);
+        assert_eq!(ends.fail(how, HandlerAction::Call).unwrap(), how);
         assert_eq!(*ends.listener.0.borrow(), [how]);
     }
 }
@@ -213,13 +213,13 @@ fn a_handler_calls_its_client() {
 #[test]
 fn no_call_goes_before_the_client_is_ready() {
     let mut ends = Ends::new();
-    assert_eq!(ends.fail(9, Does::Nothing).unwrap(), 9);
+    assert_eq!(ends.fail(9, HandlerAction::Nothing).unwrap(), 9);
     let caller = ends.caller();
     let error = caller.fail(&7).begin(&mut ends.far).unwrap_err();
     let text = "can't call the client: it has not announced that it is ready for calls";
     assert_error(&error, text, Execution::NotExecuted);
     assert!(ends.listener.0.borrow().is_empty());
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     assert_eq!(ends.end(&caller, &call).unwrap(), 7);
     assert_eq!(*ends.listener.0.borrow(), [7]);
@@ -228,7 +228,7 @@ fn no_call_goes_before_the_client_is_ready() {
 #[test]
 fn a_handler_that_panics_is_answered() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let call = caller.fail(&0).begin(&mut ends.far).unwrap();
     let error = ends.end(&caller, &call).unwrap_err();
@@ -240,7 +240,7 @@ fn a_handler_that_panics_is_answered() {
 #[test]
 fn a_call_that_is_cancelled_ends() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     assert!(caller.transport().cancel(&mut ends.far, &call));
@@ -253,7 +253,7 @@ fn a_call_that_is_cancelled_ends() {
 #[test]
 fn a_call_that_a_handler_gives_up_leaves_nothing() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::GivesUp).unwrap();
+    ends.fail(9, HandlerAction::CancelCall).unwrap();
     let caller = ends.caller();
     for _ in 0..100 {
         ends.turn();
@@ -266,11 +266,11 @@ fn a_call_that_a_handler_gives_up_leaves_nothing() {
 #[test]
 fn a_channel_to_a_client_is_the_servers() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     caller.transport().drain(&mut ends.far);
     caller.transport().close(&mut ends.far);
-    assert_eq!(ends.fail(9, Does::Calls).unwrap(), 9);
+    assert_eq!(ends.fail(9, HandlerAction::Call).unwrap(), 9);
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     assert_eq!(ends.end(&caller, &call).unwrap(), 7);
 }
@@ -278,7 +278,7 @@ fn a_channel_to_a_client_is_the_servers() {
 #[test]
 fn a_channel_ends_with_its_connection() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     ends.near.forget(ends.kv.transport().id());
@@ -309,7 +309,7 @@ fn a_channel_ends_with_its_connection() {
 #[test]
 fn a_call_does_not_allocate() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let run = |ends: &mut Ends| {
         for how in 100..300 {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use oncrpc::tcp::{Server, connect};
 use oncrpc::{Channel, Limit, ServerControl};
-use support::attack::{self, CONNECTIONS, MIB, Served, Transport, hostile};
+use support::attack::{self, AttackedRouter, CONNECTIONS, MIB, Transport, hostile};
 use support::tcp::{fail_call, get_call, send_record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -20,7 +20,12 @@ impl Transport for Tcp {
     // The runtime, the other client, and the lists of open connections and calls.
     const FIXED: usize = MIB;
 
-    async fn serve(self, router: Served, control: ServerControl, bound: mpsc::Sender<SocketAddr>) {
+    async fn serve(
+        self,
+        router: AttackedRouter,
+        control: ServerControl,
+        bound: mpsc::Sender<SocketAddr>,
+    ) {
         let server = Server::bind("127.0.0.1:0", router).await.unwrap();
         bound.send(server.local_addr().unwrap()).unwrap();
         server.control(&control).run().await;

@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Waits until this call has ended, which is the only one.
+    /// WaitingService until this call has ended, which is the only one.
     fn end<P: Method>(&mut self, call: &PendingCall<P>) -> Result<P::Results, CallError> {
         let completed = self.completed();
         let results = self.channel.read(call, &completed, P::to_results).unwrap();
@@ -281,9 +281,9 @@ fn both_ends_are_driven_by_one_thread() {
 }
 
 /// A store whose procedures wait for a message of another thread.
-struct Waits(Mutex<Option<oneshot::Receiver<u32>>>);
+struct WaitingService(Mutex<Option<oneshot::Receiver<u32>>>);
 
-impl kv1::LocalService for Waits {
+impl kv1::LocalService for WaitingService {
     async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
         Ok(GetRes::False.into())
     }
@@ -305,7 +305,7 @@ impl kv1::LocalService for Waits {
 #[test]
 fn a_handler_that_waits_wakes_the_driver() {
     let (sender, receiver) = oneshot::channel();
-    let waits = Waits(Mutex::new(Some(receiver)));
+    let waits = WaitingService(Mutex::new(Some(receiver)));
     let mut ends = Ends::new(Router::new().add_service(kv1::serve_local(waits)));
     let slow = ends.kv.fail(&1).begin(&mut ends.near).unwrap();
     ends.near.turn().unwrap();

@@ -16,7 +16,9 @@ use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_rpc_tests::kv::owned;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
-use support::attack::{self, CONNECTIONS, Heavy, MIB, RESULT, Served, Transport, hostile};
+use support::attack::{
+    self, AttackedRouter, CONNECTIONS, LargeResults, MIB, RESULT, Transport, hostile,
+};
 use support::tcp::{fail_call, put_call};
 use support::{key, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -39,7 +41,12 @@ impl Transport for Iwarp {
     // Connections have receives and queues in addition to the budget of their calls.
     const FIXED: usize = MEMORY;
 
-    async fn serve(self, router: Served, control: ServerControl, bound: mpsc::Sender<SocketAddr>) {
+    async fn serve(
+        self,
+        router: AttackedRouter,
+        control: ServerControl,
+        bound: mpsc::Sender<SocketAddr>,
+    ) {
         let config = ServerConfig::new().memory(MEMORY).control(&control);
         let any = "127.0.0.1:0".parse().unwrap();
         let bound = |address| bound.send(address).unwrap();
@@ -191,7 +198,7 @@ fn calls_that_do_not_arrive_leave_memory_to_others() {
             .enable_all()
             .build()
             .unwrap();
-        let router = Router::new().add_service(kv1::serve(Heavy));
+        let router = Router::new().add_service(kv1::serve(LargeResults));
         runtime.block_on(Iwarp.serve(router, controlled, bound));
     });
     let address = address.recv().unwrap();

@@ -18,13 +18,13 @@ use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
 use support::{Store, assert_error, run, until};
 
 /// A store over RDMA and over TCP.
-struct Both {
+struct TestServer {
     fabric: Arc<Fabric>,
     store: Arc<Store>,
     server: RunningServers,
 }
 
-impl Both {
+impl TestServer {
     async fn start(control: &ServerControl) -> Self {
         let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
         let server = server(&store)
@@ -65,12 +65,12 @@ fn server(store: &Arc<Store>) -> ServerBuilder<(kv1::Server<Arc<Store>>, ())> {
 fn all_addresses_offer_the_same_and_share_the_limits() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(2));
-        let both = Both::start(&control).await;
-        let (rdma, tcp) = (both.over_rdma(), both.over_tcp().await);
+        let server = TestServer::start(&control).await;
+        let (rdma, tcp) = (server.over_rdma(), server.over_tcp().await);
         assert_eq!(rdma.fail(&9).await.unwrap(), 9);
         assert_eq!(tcp.fail(&10).await.unwrap(), 10);
-        assert_eq!(both.store.fails.load(Relaxed), 2);
-        let third = both.over_rdma();
+        assert_eq!(server.store.fails.load(Relaxed), 2);
+        let third = server.over_rdma();
         let rejected = third.fail(&9).wait_for_connection(false).await;
         let text = "can't connect: the server rejected the connection: \
                     too many connections of the peer";
@@ -81,12 +81,12 @@ fn all_addresses_offer_the_same_and_share_the_limits() {
 #[test]
 fn it_drains_at_all_addresses_at_once() {
     run(async {
-        let both = Both::start(&ServerControl::default()).await;
-        let calls = [both.over_rdma(), both.over_tcp().await]
+        let server = TestServer::start(&ServerControl::default()).await;
+        let calls = [server.over_rdma(), server.over_tcp().await]
             .map(|client| tokio::spawn(async move { client.fail(&8).await }));
-        let store = both.store.clone();
+        let store = server.store.clone();
         until(|| store.waiting.load(Relaxed) == 2).await;
-        let drained = tokio::spawn(both.server.drain());
+        let drained = tokio::spawn(server.server.drain());
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!drained.is_finished(), "calls wait for their handlers");
         store.go_on.notify_waiters();
@@ -134,8 +134,8 @@ fn processor_time(name: &str) -> Duration {
 #[test]
 fn an_idle_server_takes_no_processor_time() {
     run(async {
-        let both = Both::start(&ServerControl::default()).await;
-        let client = both.over_rdma();
+        let server = TestServer::start(&ServerControl::default()).await;
+        let client = server.over_rdma();
         assert_eq!(client.fail(&9).await.unwrap(), 9);
         // After each sleep, the server polls for work for a shorter time.
         tokio::time::sleep(Duration::from_secs(1)).await;

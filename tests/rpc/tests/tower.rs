@@ -101,9 +101,9 @@ fn an_error_of_a_layer_says_what_the_channel_knows() {
 #[test]
 fn a_layer_repeats_what_was_not_executed() {
     #[derive(Clone)]
-    struct IfNotExecuted(u32);
+    struct RetryUnexecuted(u32);
 
-    impl Policy<Request, ReceivedMessage, CallError> for IfNotExecuted {
+    impl Policy<Request, ReceivedMessage, CallError> for RetryUnexecuted {
         type Future = std::future::Ready<()>;
 
         fn retry(
@@ -123,9 +123,9 @@ fn a_layer_repeats_what_was_not_executed() {
 
     /// Fails every second time, before it passes a call on.
     #[derive(Clone)]
-    struct Unsteady(Channel, Arc<AtomicU32>);
+    struct FlakyService(Channel, Arc<AtomicU32>);
 
-    impl tower::Service<Request> for Unsteady {
+    impl tower::Service<Request> for FlakyService {
         type Response = ReceivedMessage;
         type Error = CallError;
         type Future = Pin<Box<dyn Future<Output = Result<ReceivedMessage, CallError>> + Send>>;
@@ -137,7 +137,7 @@ fn a_layer_repeats_what_was_not_executed() {
         fn call(&mut self, request: Request) -> Self::Future {
             if self.1.fetch_add(1, Relaxed).is_multiple_of(2) {
                 let kind = CallErrorKind::Shutdown;
-                let error = request.error("unsteady".into(), kind, Execution::NotExecuted);
+                let error = request.error("flaky".into(), kind, Execution::NotExecuted);
                 return Box::pin(std::future::ready(Err(error)));
             }
             Box::pin(tower::Service::call(&mut self.0, request))
@@ -146,10 +146,10 @@ fn a_layer_repeats_what_was_not_executed() {
 
     run(async {
         let (channel, store) = channel();
-        let unsteady = Unsteady(channel, Arc::default());
+        let flaky = FlakyService(channel, Arc::default());
         let service = ServiceBuilder::new()
-            .retry(IfNotExecuted(1))
-            .service(unsteady);
+            .retry(RetryUnexecuted(1))
+            .service(flaky);
         let kv = Client::new(TowerTransport::new("the store", service));
         for number in 100..120 {
             assert_eq!(kv.fail(&number).await.unwrap(), number);

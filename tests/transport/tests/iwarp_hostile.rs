@@ -124,9 +124,9 @@ fn options() -> MpaOptions {
 }
 
 /// The memory of a peer that offers none.
-struct Nothing;
+struct NoMemory;
 
-impl Placement for Nothing {
+impl Placement for NoMemory {
     fn check(&mut self, _: u32, _: u64, _: u64, _: StagAccess) -> Result<(), StagError> {
         Err(StagError::Invalid)
     }
@@ -153,7 +153,7 @@ fn end(mut stream: TcpStream, mut iwarp: IwarpStream) -> Option<TerminateCode> {
         };
         let mut input = &bytes[..count];
         loop {
-            let (taken, progress) = iwarp.advance(input, &mut Nothing).unwrap();
+            let (taken, progress) = iwarp.advance(input, &mut NoMemory).unwrap();
             input = &input[taken..];
             match progress {
                 FpduProgress::NeedInput | FpduProgress::Stalled => break,

@@ -20,7 +20,7 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 use rpcrdma_verbs::provider::software::Fabric;
 
-use wire::{Door, Got, REACHED, Wire};
+use wire::{Acceptor, PeerEvent, REACHED, Wire};
 
 /// The port of `rping`.
 const PORT: u16 = 7174;
@@ -48,9 +48,9 @@ fn memory(message: &[u8]) -> (RemoteMemory, u32) {
 /// Returns the next message, or `None` at the end of the connection.
 fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
     match wire.receive(Duration::from_secs(30)) {
-        Got::Message(bytes, _) => Some(bytes),
-        Got::Lost => None,
-        Got::Nothing => panic!("the peer says nothing"),
+        PeerEvent::Message(bytes, _) => Some(bytes),
+        PeerEvent::Lost => None,
+        PeerEvent::Nothing => panic!("the peer says nothing"),
     }
 }
 
@@ -70,8 +70,8 @@ fn client(device: &AnyDevice, server: SocketAddr) {
     }
 }
 
-fn server(door: Door) {
-    let (mut wire, _) = door.accept(&[]);
+fn server(acceptor: Acceptor) {
+    let (mut wire, _) = acceptor.accept(&[]);
     let mut rounds = 0;
     while let Some(source) = receive(&mut wire) {
         let (from, length) = memory(&source);
@@ -92,9 +92,9 @@ fn both(near: &AnyDevice, far: &AnyDevice) {
     let (announce, announced) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            let door = Door::new(far, SocketAddr::from(([127, 0, 0, 1], 0)));
-            announce.send(door.address).unwrap();
-            server(door);
+            let acceptor = Acceptor::new(far, SocketAddr::from(([127, 0, 0, 1], 0)));
+            announce.send(acceptor.address).unwrap();
+            server(acceptor);
         });
         client(near, announced.recv().unwrap());
     });
@@ -126,7 +126,7 @@ fn with_the_program() {
     let address = SocketAddr::new(address, PORT);
     match role.as_str() {
         "client" => client(&device, address),
-        "server" => server(Door::new(&device, address)),
+        "server" => server(Acceptor::new(&device, address)),
         other => panic!("{other} is neither client nor server"),
     }
 }

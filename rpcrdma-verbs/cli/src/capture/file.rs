@@ -46,7 +46,7 @@ pub(super) fn read(
     input: impl Read + Send,
     mut each: impl FnMut(Frame<'_>) -> Result<(), Box<dyn Error>>,
 ) -> Result<Option<String>, Box<dyn Error>> {
-    let reader = pcap_parser::create_reader(ROOM, Whole(input));
+    let reader = pcap_parser::create_reader(ROOM, FullReads(input));
     let mut reader = reader.map_err(|error| match error {
         PcapError::ReadError => "the file can't be read",
         _ => "this is neither a pcap nor a pcapng file",
@@ -87,9 +87,9 @@ pub(super) fn read(
 }
 
 /// Fills each buffer completely: the parser takes a short read from a pipe for the end of the file.
-struct Whole<R>(R);
+struct FullReads<R>(R);
 
-impl<R: Read> Read for Whole<R> {
+impl<R: Read> Read for FullReads<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut have = 0;
         while let Some(rest) = buffer.get_mut(have..).filter(|rest| !rest.is_empty()) {

@@ -45,7 +45,7 @@ enum HalfState {
 }
 
 /// One direction of a stream.
-struct Half {
+struct HalfStream {
     state: HalfState,
     buffer: Vec<u8>,
     /// The position of the buffer's first byte, relative to the first FPDU.
@@ -59,7 +59,7 @@ struct Half {
     partial: Option<(u32, Vec<u8>, usize)>,
 }
 
-impl Default for Half {
+impl Default for HalfStream {
     fn default() -> Self {
         Self {
             state: HalfState::Unknown,
@@ -85,7 +85,7 @@ struct Framing {
 /// Both directions of a connection.
 #[derive(Default)]
 pub(super) struct IwarpConnection {
-    halves: [Half; 2],
+    halves: [HalfStream; 2],
     /// The direction of the request.
     initiator: Option<usize>,
 }
@@ -223,7 +223,7 @@ fn reply(frame: &[u8]) -> Option<SetupFrame> {
     Some(SetupFrame { crc, markers })
 }
 
-impl Half {
+impl HalfStream {
     fn take(&mut self, bytes: &[u8]) {
         match self.state {
             HalfState::Foreign => {}
@@ -366,19 +366,19 @@ enum Reading {
 impl Fpdu {
     /// Reads the FPDU at the start of `bytes`, which is at `position` of the stream.
     fn read(bytes: &[u8], position: u64, framing: Framing) -> Reading {
-        let mut walk = Walk {
+        let mut reader = MarkerReader {
             bytes,
             at: 0,
             position,
             markers: framing.markers,
         };
-        let Some(length) = walk.take(2).and_then(|bytes| Bytes(&bytes).u16()) else {
+        let Some(length) = reader.take(2).and_then(|bytes| Bytes(&bytes).u16()) else {
             return Reading::Incomplete;
         };
         let length = usize::from(length);
         // The header shows early that this is not an FPDU, before the rest of it arrives.
         if length > 0 {
-            let mut ahead = walk;
+            let mut ahead = reader;
             let Some(control) = ahead.take(2.min(length)) else {
                 return Reading::Incomplete;
             };
@@ -387,14 +387,14 @@ impl Fpdu {
             }
         }
         let padding = (4 - (2 + length) % 4) % 4;
-        let Some(ulpdu) = walk.take(length) else {
+        let Some(ulpdu) = reader.take(length) else {
             return Reading::Incomplete;
         };
-        if walk.take(padding).is_none() {
+        if reader.take(padding).is_none() {
             return Reading::Incomplete;
         }
-        walk.skip_marker();
-        let end = walk.at;
+        reader.skip_marker();
+        let end = reader.at;
         let Some(&sum) = bytes.get(end..).and_then(<[u8]>::first_chunk) else {
             return Reading::Incomplete;
         };
@@ -428,14 +428,14 @@ fn is_plausible(control: &[u8], length: usize) -> bool {
 
 /// Reads a stream with markers.
 #[derive(Clone, Copy)]
-struct Walk<'b> {
+struct MarkerReader<'b> {
     bytes: &'b [u8],
     at: usize,
     position: u64,
     markers: bool,
 }
 
-impl Walk<'_> {
+impl MarkerReader<'_> {
     fn skip_marker(&mut self) {
         let position = self.position.saturating_add(self.at as u64);
         if self.markers && position.is_multiple_of(MARKER_DISTANCE) {

@@ -32,12 +32,12 @@ pub struct IwarpCompletionQueue {
 pub(super) trait SocketUser: fmt::Debug + Send + Sync {
     /// Receives from the socket, and sends as much as the socket accepts. If the peer `has_ended`
     /// the stream, no further event reports its end.
-    fn progress(&self, staging: &mut [u8], has_ended: bool) -> Progressed;
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> ProgressOutcome;
 }
 
 /// The outcome of a step of a queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Progressed {
+pub(super) struct ProgressOutcome {
     /// Whether there is more to do.
     pub(super) goes_on: bool,
     /// Whether the socket had data.
@@ -64,7 +64,7 @@ struct Io {
     /// Queue pairs whose sockets may be ready, and whether the peer has ended the stream.
     ready: VecDeque<(u32, bool)>,
     staging: Box<[u8]>,
-    guess: Guess,
+    predictor: ReadPredictor,
 }
 
 /// Predicts which socket has data, to save a system call.
@@ -72,7 +72,7 @@ struct Io {
 /// If the same socket had data in each of the last polls, it is read without a call of
 /// `epoll_wait`. If it has no data, the poll calls `epoll_wait`.
 #[derive(Default, Debug)]
-struct Guess {
+struct ReadPredictor {
     /// The only queue pair that received in the last poll.
     last: Option<u32>,
     /// The number of successive polls in which it did.
@@ -87,12 +87,12 @@ const GUESSED: u32 = 3;
 /// The maximum polls without `epoll_wait`: other sockets may be ready.
 const UNASKED: u32 = 8;
 
-impl Guess {
+impl ReadPredictor {
     /// Returns the queue pair to read from without `epoll_wait`.
     fn next(&mut self) -> Option<u32> {
-        let guess = self.last.filter(|_| self.polls >= GUESSED)?;
+        let predictor = self.last.filter(|_| self.polls >= GUESSED)?;
         self.unasked += 1;
-        (self.unasked <= UNASKED).then_some(guess)
+        (self.unasked <= UNASKED).then_some(predictor)
     }
 
     /// Records which queue pairs received in a poll.
@@ -182,7 +182,7 @@ impl Completions {
         let io = Io {
             ready: VecDeque::new(),
             staging: vec![0; STAGING].into(),
-            guess: Guess::default(),
+            predictor: ReadPredictor::default(),
         };
         Ok(Arc::new(Self {
             buffer: Mutex::new(CompletionBuffer::new(most)),
@@ -307,17 +307,17 @@ impl Completions {
                 received = Some(number);
             }
         }
-        io.guess.learn(received, are_others);
+        io.predictor.learn(received, are_others);
         received.is_some()
     }
 
     /// Consumes the events of sockets that were read by prediction, so that they do not wake the
     /// next waiting thread.
     fn catch_up(&self) {
-        let has_unasked = |io: MutexGuard<'_, Io>| io.guess.unasked > 0;
+        let has_unasked = |io: MutexGuard<'_, Io>| io.predictor.unasked > 0;
         if self.io.try_lock().is_ok_and(has_unasked) {
             if let Ok(mut io) = self.io.try_lock() {
-                io.guess = Guess::default();
+                io.predictor = ReadPredictor::default();
             }
             self.progress();
         }
@@ -330,11 +330,11 @@ impl Completions {
         };
         let io = &mut *guard;
         let is_quiet = io.ready.is_empty() && !self.has_marked.load(Ordering::Acquire);
-        let guess = is_quiet.then(|| io.guess.next()).flatten();
-        io.ready.extend(guess.map(|number| (number, false)));
-        if guess.is_none() || !self.serve(io) {
+        let predictor = is_quiet.then(|| io.predictor.next()).flatten();
+        io.ready.extend(predictor.map(|number| (number, false)));
+        if predictor.is_none() || !self.serve(io) {
             self.gather(io);
-            io.guess.unasked = 0;
+            io.predictor.unasked = 0;
             self.serve(io);
         }
         let is_ready = !io.ready.is_empty();

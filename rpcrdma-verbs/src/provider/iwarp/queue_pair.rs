@@ -16,7 +16,7 @@ use rustix::net::Shutdown;
 use self::nudge::Nudges;
 use self::receiving::Incoming;
 use self::send_queue::SendQueue;
-use super::completion::{Completions, Progressed, SocketUser};
+use super::completion::{Completions, ProgressOutcome, SocketUser};
 use super::connect_request::IwarpConnectRequest;
 use super::memory::MAX_SGE;
 use super::socket;
@@ -371,7 +371,7 @@ impl Qp {
 }
 
 impl SocketUser for Qp {
-    fn progress(&self, staging: &mut [u8], has_ended: bool) -> Progressed {
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> ProgressOutcome {
         let mut state = self.lock();
         let before = state.incoming.received;
         let goes_on = match state.phase {
@@ -384,7 +384,7 @@ impl SocketUser for Qp {
             state.nudge();
             self.pump(&mut state);
         }
-        Progressed {
+        ProgressOutcome {
             goes_on,
             has_received,
         }

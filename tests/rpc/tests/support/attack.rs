@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::{key, run_within, until};
 
 /// The services of the server.
-pub type Served = Router<(kv1::Server<Heavy>, ())>;
+pub type AttackedRouter = Router<(kv1::Server<LargeResults>, ())>;
 
 /// A transport to attack.
 pub trait Transport: Copy + Send + 'static {
@@ -31,7 +31,7 @@ pub trait Transport: Copy + Send + 'static {
     /// Serves until the future is dropped.
     fn serve(
         self,
-        router: Served,
+        router: AttackedRouter,
         control: ServerControl,
         bound: mpsc::Sender<SocketAddr>,
     ) -> impl Future<Output = ()>;
@@ -45,9 +45,9 @@ pub const RESULT: usize = 64 << 10;
 
 /// Creates new results for each call, and waits forever if requested.
 #[derive(Debug)]
-pub struct Heavy;
+pub struct LargeResults;
 
-impl Service for Heavy {
+impl Service for LargeResults {
     async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
         let value = vec![7; RESULT].into();
         Ok(owned::GetRes::True(owned::GetOk { value }.into()).into())
@@ -99,7 +99,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             allocation_counter::measure(|| {
                 on_this_thread(async {
-                    let router = Router::new().add_service(kv1::serve(Heavy));
+                    let router = Router::new().add_service(kv1::serve(LargeResults));
                     // The server does not wait for calls that never end.
                     tokio::select! {
                         () = transport.serve(router, controlled, bound) => {}

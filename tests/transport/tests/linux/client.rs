@@ -21,7 +21,7 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 
 use crate::peer::Linux;
-use crate::wire::{Door, Got};
+use crate::wire::{Acceptor, PeerEvent};
 use crate::{NFS, word, words};
 
 /// The timeout of a mount that fails because of the server's replies. An unanswered mount waits for
@@ -104,9 +104,9 @@ impl Drop for Mount {
 }
 
 /// The kernel's log from now on.
-struct Words(File);
+struct KernelLog(File);
 
-impl Words {
+impl KernelLog {
     fn new() -> Self {
         const NONBLOCK: i32 = 0o4000;
         let mut file = OpenOptions::new()
@@ -252,7 +252,7 @@ fn mounted(linux: &Linux, version: &str, refusal: Refusal, why: &str, error: Opt
         .add_service(nfs4::serve_local(service.clone()));
     let mut server =
         LocalServer::bind(&mut driver, linux.anywhere(), Config::server(), router).unwrap();
-    let mut kernel = Words::new();
+    let mut kernel = KernelLog::new();
     let mut mount = Mount::new(server.local_addr(), version);
     let mut last = None;
     while !mount.is_over() {
@@ -326,9 +326,9 @@ fn its_first_messages_are_as_we_know_them() {
         (32, &[], "credits=32", "neg send/recv=1024/1024"),
     ] {
         trace.iter().for_each(Trace::clear);
-        let door = Door::new(&linux.open(), linux.anywhere());
-        let mount = Mount::new(door.address, "4.1");
-        let (mut wire, said) = door.accept(ours);
+        let acceptor = Acceptor::new(&linux.open(), linux.anywhere());
+        let mount = Mount::new(acceptor.address, "4.1");
+        let (mut wire, said) = acceptor.accept(ours);
         let (told, padding) = said.split_at(8);
         assert_eq!(
             told,
@@ -341,7 +341,7 @@ fn its_first_messages_are_as_we_know_them() {
             PrivateData::from_sizes(4096, 4096).with_remote_invalidation(true)
         );
 
-        let Got::Message(null, None) = wire.receive(PATIENCE) else {
+        let PeerEvent::Message(null, None) = wire.receive(PATIENCE) else {
             panic!("a call should come")
         };
         let xid = word(&null, 0);
@@ -352,7 +352,7 @@ fn its_first_messages_are_as_we_know_them() {
         wire.send(&words(&[xid, 1, grant, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0]));
 
         // A COMPOUND has no Read list, no Write list, and a Reply chunk of one segment.
-        let Got::Message(compound, None) = wire.receive(PATIENCE) else {
+        let PeerEvent::Message(compound, None) = wire.receive(PATIENCE) else {
             panic!("another call should come")
         };
         let [xid, version, asked, rest @ ..] =

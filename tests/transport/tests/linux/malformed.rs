@@ -12,7 +12,7 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 
 use crate::cases::{self, CALLS, CHUNK, Case, ERROR, LOST, SERVED, SILENCE, STALE, Segment, XID};
 use crate::peer::Linux;
-use crate::wire::{Got, Wire};
+use crate::wire::{PeerEvent, Wire};
 use crate::{null_call, word, words};
 
 /// The XID of the valid call that follows.
@@ -115,7 +115,7 @@ fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
     let mut next = false;
     loop {
         match wire.receive(if next { ANSWER } else { SILENT }) {
-            Got::Message(bytes, _) if next && word(&bytes, 0) == NEXT => {
+            PeerEvent::Message(bytes, _) if next && word(&bytes, 0) == NEXT => {
                 assert_eq!(
                     word(&bytes, 3),
                     0,
@@ -124,18 +124,18 @@ fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
                 );
                 break;
             }
-            Got::Message(bytes, _) => said.push(answer(&bytes)),
-            Got::Nothing if next => {
+            PeerEvent::Message(bytes, _) => said.push(answer(&bytes)),
+            PeerEvent::Nothing if next => {
                 said.push("the next call is not answered".to_owned());
                 break;
             }
-            Got::Nothing => {
+            PeerEvent::Nothing => {
                 next = true;
                 wire.send(&words(
                     &[&[NEXT, 1, 32, 0, 0, 0, 0][..], &null_call(NEXT, 3)].concat(),
                 ));
             }
-            Got::Lost => {
+            PeerEvent::Lost => {
                 said.push(LOST.to_owned());
                 break;
             }

@@ -16,7 +16,7 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 use crate::peer::Linux;
-use crate::wire::{Got, REACHED, Wire};
+use crate::wire::{PeerEvent, REACHED, Wire};
 use crate::{null_call, word, words};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -210,7 +210,7 @@ fn version_two_is_refused_as_we_know_it() {
     ));
     assert_eq!(
         wire.receive(PATIENCE),
-        Got::Message(words(&[7, 2, GRANT, 4, 1, 1, 1]), None)
+        PeerEvent::Message(words(&[7, 2, GRANT, 4, 1, 1, 1]), None)
     );
 }
 
@@ -251,7 +251,7 @@ fn private_data_are_understood() {
         let reply = words(&[7, 1, GRANT, 1, 0, 0, 1, 1, key, 24, high, low]);
         assert_eq!(
             wire.receive(PATIENCE),
-            Got::Message(reply, invalidates.then_some(key))
+            PeerEvent::Message(reply, invalidates.then_some(key))
         );
         assert_eq!(wire.written(0, 24), words(&[7, 1, 0, 0, 0, 0]));
     }
@@ -273,10 +273,10 @@ fn a_message_may_fill_its_receives() {
         .concat();
         wire.send(&words(&call));
         match wire.receive(PATIENCE) {
-            Got::Message(bytes, None) if taken => {
+            PeerEvent::Message(bytes, None) if taken => {
                 assert_eq!((word(&bytes, 0), word(&bytes, 3)), (7, 0))
             }
-            Got::Lost if !taken => {}
+            PeerEvent::Lost if !taken => {}
             other => panic!("{} bytes: {other:?}", 4 * call.len()),
         }
     }

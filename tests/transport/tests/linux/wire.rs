@@ -124,7 +124,7 @@ impl Drop for Memory {
 
 /// An event of the peer.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Got {
+pub(crate) enum PeerEvent {
     /// A message, with the key that it has invalidated.
     Message(Vec<u8>, Option<u32>),
     /// Nothing, within the timeout.
@@ -284,18 +284,18 @@ impl Wire {
     }
 
     /// Returns the next event within this time.
-    pub(crate) fn receive(&mut self, within: Duration) -> Got {
+    pub(crate) fn receive(&mut self, within: Duration) -> PeerEvent {
         let began = Instant::now();
         loop {
             self.poll();
             if let Some((bytes, invalidated)) = self.came.pop_front() {
-                return Got::Message(bytes, invalidated);
+                return PeerEvent::Message(bytes, invalidated);
             }
             if self.lost {
-                return Got::Lost;
+                return PeerEvent::Lost;
             }
             if began.elapsed() > within {
-                return Got::Nothing;
+                return PeerEvent::Nothing;
             }
             // The kernel may need this processor.
             std::thread::sleep(Duration::from_millis(1));
@@ -408,13 +408,13 @@ fn next(manager: &mut Manager) -> ConnectionEvent<Request> {
 }
 
 /// A listener for one connection.
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     parts: Parts,
     /// The address.
     pub(crate) address: SocketAddr,
 }
 
-impl Door {
+impl Acceptor {
     pub(crate) fn new(device: &AnyDevice, address: SocketAddr) -> Self {
         let mut parts = Parts::new(device);
         let address = parts

@@ -29,7 +29,7 @@ const PIECES: usize = 64;
 
 /// The outcome of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Flushed {
+enum SendOutcome {
     /// All its pieces are sent.
     All,
     /// The socket is full.
@@ -66,11 +66,14 @@ impl Qp {
             }
             // A Terminate is the last message.
             let has_ended = state.unsent() == 0 && state.has_terminated();
-            if flushed == Flushed::Lost || !succeeded || has_ended {
+            if flushed == SendOutcome::Lost || !succeeded || has_ended {
                 let statuses = (Status::Flushed, Status::Flushed);
                 state.fail(self.number, statuses);
             }
-            if flushed == Flushed::Blocked || (!framed && state.unsent() == 0) || state.is_held() {
+            if flushed == SendOutcome::Blocked
+                || (!framed && state.unsent() == 0)
+                || state.is_held()
+            {
                 return;
             }
         }
@@ -248,9 +251,9 @@ impl Qp {
     }
 
     /// Sends the framed data in one system call.
-    fn flush(&self, state: &mut QpState) -> Flushed {
+    fn flush(&self, state: &mut QpState) -> SendOutcome {
         let (Some(stream), Some(socket)) = (&mut state.stream, &state.socket) else {
-            return Flushed::Lost;
+            return SendOutcome::Lost;
         };
         // The lock is held while the memory is sent: a region ends under the lock.
         let table = self.domain.read();
@@ -258,7 +261,7 @@ impl Qp {
         let mut parts = ArrayVec::<IoSlice<'_>, PIECES>::new();
         let mut pieces = stream.pieces().take(PIECES).peekable();
         if pieces.peek().is_none() {
-            return Flushed::All;
+            return SendOutcome::All;
         }
         // Exposed memory is looked up first, since the pieces refer to it.
         for piece in stream.pieces().take(PIECES) {
@@ -278,7 +281,7 @@ impl Qp {
             let range = (offset, len as u32);
             match read.and_then(|read| self.exposed(&table, read, range)) {
                 Some(exposed) => of_responses.push(exposed),
-                None => return Flushed::Lost,
+                None => return SendOutcome::Lost,
             }
         }
         let mut of_responses = of_responses.iter();
@@ -305,7 +308,7 @@ impl Qp {
                         }
                     };
                     let Some((payload, offset)) = payload else {
-                        return Flushed::Lost;
+                        return SendOutcome::Lost;
                     };
                     let bytes = payload.bytes(offset.into(), len as u64);
                     if !extend_whole(&mut parts, bytes) {
@@ -320,14 +323,14 @@ impl Qp {
                 drop(parts);
                 stream.framer().sent(sent);
                 if sent < total {
-                    Flushed::Blocked
+                    SendOutcome::Blocked
                 } else {
-                    Flushed::All
+                    SendOutcome::All
                 }
             }
-            Err(Errno::AGAIN) => Flushed::Blocked,
-            Err(Errno::INTR) => Flushed::All,
-            Err(_) => Flushed::Lost,
+            Err(Errno::AGAIN) => SendOutcome::Blocked,
+            Err(Errno::INTR) => SendOutcome::All,
+            Err(_) => SendOutcome::Lost,
         }
     }
 }

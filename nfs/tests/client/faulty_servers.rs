@@ -18,15 +18,15 @@ use rpcrdma_nfs::nfs3::{Nfstime3, PreOpAttr, StableHow};
 /// A server whose results come from a function of the procedure number and of the number of earlier
 /// calls.
 #[derive(Clone)]
-struct Liar<F>(Rc<(F, RefCell<Vec<u32>>)>);
+struct FaultyServer<F>(Rc<(F, RefCell<Vec<u32>>)>);
 
-impl<F> Transport for Liar<F> {
+impl<F> Transport for FaultyServer<F> {
     fn peer(&self) -> Arc<str> {
-        "liar".into()
+        "server".into()
     }
 }
 
-impl<F: Fn(u32, usize) -> Vec<u8>> AsyncTransport for Liar<F> {
+impl<F: Fn(u32, usize) -> Vec<u8>> AsyncTransport for FaultyServer<F> {
     type Call = Ready<Result<ReceivedMessage, CallError>>;
 
     fn call(&self, request: Request) -> Self::Call {
@@ -128,16 +128,19 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Runs a test with a client of a faulty server, which returns valid limits.
-fn lied<F, R>(results: F, test: impl AsyncFn(&Client<Liar<F>>) -> R) -> (R, Vec<u32>)
+fn with_faulty_server<F, R>(
+    results: F,
+    test: impl AsyncFn(&Client<FaultyServer<F>>) -> R,
+) -> (R, Vec<u32>)
 where
     F: Fn(u32, usize) -> Vec<u8> + Clone,
 {
-    let liar = Liar(Rc::new((results, RefCell::default())));
+    let server = FaultyServer(Rc::new((results, RefCell::default())));
     let result = run(async {
-        let client = Client::new(liar.clone(), CallOptions::DEFAULT, handle()).await;
+        let client = Client::new(server.clone(), CallOptions::DEFAULT, handle()).await;
         test(&client.unwrap()).await
     });
-    let calls = liar.0.1.borrow().clone();
+    let calls = server.0.1.borrow().clone();
     (result, calls)
 }
 
@@ -151,7 +154,7 @@ fn assert_fault<T: std::fmt::Debug>(result: Result<T, ClientError>, expected: Pr
 
 #[test]
 fn limits_of_4_gib_are_cut_and_those_of_0_are_refused() {
-    let ((), _) = lied(
+    let ((), _) = with_faulty_server(
         |_, _| info(u32::MAX, u32::MAX),
         async |client| {
             let limits = client.limits();
@@ -162,11 +165,11 @@ fn limits_of_4_gib_are_cut_and_those_of_0_are_refused() {
         },
     );
     for (rtmax, wtmax) in [(0, 1), (1, 0)] {
-        let liar = Liar(Rc::new((
+        let server = FaultyServer(Rc::new((
             move |_, _| info(rtmax, wtmax),
             RefCell::default(),
         )));
-        let client = run(Client::new(liar, CallOptions::DEFAULT, handle()));
+        let client = run(Client::new(server, CallOptions::DEFAULT, handle()));
         assert!(matches!(
             client.map(|_| ()).unwrap_err(),
             ClientError::Protocol {
@@ -186,12 +189,12 @@ fn reading(
         READ => answer(before - 1),
         other => panic!("procedure {other}"),
     };
-    let read = async |client: &Client<Liar<_>>| {
+    let read = async |client: &Client<FaultyServer<_>>| {
         let mut into = vec![0; len];
         let count = client.read_into(&handle(), 0, &mut into).await;
         count.map(|count| (count, into))
     };
-    lied(results, read).0
+    with_faulty_server(results, read).0
 }
 
 #[test]
@@ -241,7 +244,7 @@ fn writing(
         number => answer(number, before - 1),
     };
     let data = [7; 250];
-    lied(results, async |client: &Client<Liar<_>>| {
+    with_faulty_server(results, async |client: &Client<FaultyServer<_>>| {
         client.write_all(&handle(), 0, &data[..], stable).await
     })
 }
@@ -318,7 +321,7 @@ fn list(answer: impl Fn(usize) -> Vec<u8> + Clone) -> (Result<usize, ClientError
         READDIR => answer(before - 1),
         _ => info(1, 1),
     };
-    let (result, calls) = lied(results, async |client: &Client<Liar<_>>| {
+    let (result, calls) = with_faulty_server(results, async |client: &Client<FaultyServer<_>>| {
         let dir = handle();
         let (mut stream, mut count) = (client.read_dir(&dir), 0);
         while let Some(entries) = stream.next().await? {
