@@ -83,7 +83,7 @@ impl Reader<'_> {
 }
 
 #[test]
-fn markers_stand_where_they_must() {
+fn markers_have_the_required_positions() {
     // rfc: 5044-4.3-a, 5044-4.3-b, 5044-4.3-d, 5044-7.1.1-f, 5044-7.1.1-g, 5044-7.1.1-h
     // rfc: 5044-7.1.1-i, 5044-7.1.1-k
     let seed = std::env::var("RPCRDMA_SEED").map(|seed| seed.parse().unwrap());

@@ -20,7 +20,7 @@ fn frame(key: &[u8; 16], rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn wrong_requests_are_refused() {
+fn invalid_requests_are_rejected() {
     // rfc: 5044-7.1.1-b, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-l, 5044-7.1.2-q
     // rfc: 5044-7.1.2-r, 5044-7.1.2-s, 6581-6-e
     let key = b"MPA ID Req Frame";
@@ -43,7 +43,7 @@ fn wrong_requests_are_refused() {
 }
 
 #[test]
-fn a_request_has_the_bits_of_rfc_6581() {
+fn requests_are_encoded_by_rfc_6581() {
     // rfc: 5044-7.1.1-a, 5044-7.1.1-m, 5044-7.1.1-n, 5044-7.1.1-q, 5044-7.1.1-s, 5044-7.1.2-a
     // rfc: 6581-6-a, 6581-6-b, 6581-6-c, 6581-9-a, 6581-9.2-a, 6581-9.2-b, 6581-9.2-l, 6581-10-c
     let rtr = RtrTypes {
@@ -114,7 +114,7 @@ fn a_rejection_has_private_data() {
 }
 
 #[test]
-fn wrong_replies_are_refused() {
+fn invalid_replies_are_rejected() {
     // rfc: 5044-7.1.1-d, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-g, 5044-7.1.2-h
     // rfc: 5044-7.1.2-o
     let key = b"MPA ID Rep Frame";
@@ -138,7 +138,7 @@ fn wrong_replies_are_refused() {
 }
 
 #[test]
-fn an_initiator_that_cannot_go_on_says_why() {
+fn an_initiator_terminates_with_the_reason() {
     // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
     // The FPDU of a Terminate: layer 2, error type 0, and these codes (RFC 6581, section 8).
     let write = RtrTypes {
@@ -173,7 +173,7 @@ fn accepted(request: &[u8], options: &MpaOptions) -> (Vec<u8>, MpaEstablished) {
 }
 
 #[test]
-fn a_responder_answers_as_it_was_asked() {
+fn a_reply_matches_its_request() {
     // rfc: 5044-3-i, 5044-7.1.1-c, 5044-7.1.1-m, 5044-7.1.2-f, 6581-6-a, 6581-6-d, 6581-6-e
     // rfc: 6581-9.1-a, 6581-9.1-b, 6581-9.1-c, 6581-9.1-j, 6581-9.1-l, 6581-9.2-c, 6581-9.2-d
     // rfc: 6581-9.2-e, 6581-9.2-f, 6581-9.2-h, 6581-9.2-m, 6581-9.2-n, 6581-10-a, 6581-10-b
@@ -211,7 +211,7 @@ fn a_responder_answers_as_it_was_asked() {
 }
 
 #[test]
-fn either_end_may_require_crc_and_markers_are_for_who_asks() {
+fn crc_and_markers_are_negotiated() {
     // rfc: 5044-1.2-b, 5044-4.4-c, 5044-4.4-d, 5044-4.4-f, 5044-4.4-g, 5044-7.1.1-f, 5044-7.1.1-g
     // rfc: 5044-7.1.1-h, 5044-7.1.1-i, 5044-7.1.1-k
     for (asked, ours, crc) in [

@@ -116,7 +116,7 @@ fn check_sends(events: &[IwarpEvent], memory: &Memory, sends: &[Vec<u8>]) -> usi
 }
 
 #[test]
-fn messages_arrive_exactly_or_the_stream_ends() {
+fn messages_arrive_intact_or_the_stream_ends() {
     // rfc: 5040-5.1-c, 5040-5.1-d, 5040-5.1-e, 5040-5.5-b, 5040-5.5-c, 5041-3-c, 5041-3-e
     // rfc: 5041-3-g, 5041-3-h, 5041-4.1-a, 5041-4.1-b, 5041-4.1-g, 5041-5.2-d, 5041-5.3-f
     // rfc: 5041-5.3-g, 5041-5.4-a, 5044-3-g, 5044-4.3-j, 5044-4.3-k, 5044-4.4-a, 5044-5.1-e
@@ -200,7 +200,7 @@ fn both_ends_agree_on_the_setup() {
 }
 
 #[test]
-fn any_bytes_end_without_a_panic() {
+fn random_bytes_cause_no_panic() {
     let mut rng = Rng::from_environment();
     for _ in 0..2000 {
         let len = rng.below(600);

@@ -112,7 +112,7 @@ fn each_message_has_its_header() {
 }
 
 #[test]
-fn messages_are_cut_at_mulpdu() {
+fn messages_are_segmented_by_mulpdu() {
     // rfc: 5041-4.1-c, 5041-4.1-d, 5041-4.1-e, 5041-4.1-f, 5041-4.2-b, 5041-4.2-d, 5041-4.2-e
     // rfc: 5041-4.2-g, 5041-4.2-i, 5041-4.2-j, 5041-4.2-k, 5041-4.3-b, 5041-4.3-d, 5041-4.3-f
     // rfc: 5041-4.3-g, 5041-4.3-k, 5041-4.3-l, 5041-4.3-m, 5041-5.2-a, 5041-5.2-c, 5041-5.2-e
@@ -155,7 +155,7 @@ fn messages_are_cut_at_mulpdu() {
 }
 
 #[test]
-fn mulpdu_is_as_rfc_5044_computes_it() {
+fn mulpdu_follows_rfc_5044() {
     // rfc: 5041-3-b, 5044-3-b, 5044-3-d, 5044-4.5-a, 5044-4.5-b, 5044-4.5-f, 5044-4.5-g
     // rfc: 5044-5.1-a, 5044-5.1-b
     // Section 4.5: EMSS, without markers and with them.
@@ -185,7 +185,7 @@ fn receives() -> Memory {
 }
 
 #[test]
-fn reserved_bits_and_padding_are_not_looked_at() {
+fn reserved_bits_and_padding_are_ignored() {
     // rfc: 5040-4.1-i, 5040-4.1-j, 5041-4.1-h, 5041-4.3-c, 5041-4.3-e, 5044-4.1-b, 5044-4.1-c
     // rfc: 5044-7.1.1-j, 5044-7.1.1-l
     let received = |msn, len, invalidate| IwarpEvent::Received {
@@ -235,7 +235,7 @@ fn tagged_segments_without_payload_are_not_checked() {
 }
 
 #[test]
-fn a_read_of_no_bytes_asks_for_no_memory() {
+fn a_zero_length_read_needs_no_memory() {
     // rfc: 5040-5.2.1-n, 5040-5.2.1-p
     let mut framer = Framer::new(1448, true, false, false);
     let request = ReadRequestHeader {
@@ -265,7 +265,7 @@ fn established(rtr: RtrTypes, ord: u16) -> MpaEstablished {
 
 /// The first message of an initiator, by what both ends support (RFC 6581, section 9.2).
 #[test]
-fn an_initiator_begins_with_the_message_agreed_on() {
+fn an_initiator_sends_the_negotiated_message_first() {
     // rfc: 6581-5-a, 6581-9.2-i
     let none = RtrTypes::default();
     let send = RtrTypes { send: true, ..none };
@@ -310,7 +310,7 @@ fn an_initiator_begins_with_the_message_agreed_on() {
 /// RFC 5044, section 7.1.2: a responder that has validated no FPDU sends none, not even a
 /// Terminate.
 #[test]
-fn a_responder_that_has_heard_nothing_valid_is_silent() {
+fn a_responder_without_a_valid_fpdu_is_silent() {
     // rfc: 5044-7.1.2-k
     let depths = ReadDepths { ird: 1, ord: 1 };
     let established = established(RtrTypes::default(), 1);

@@ -3,7 +3,8 @@
 //!
 //! ```console
 //! $ cargo run -p rpcrdma-nfs --example memory_server -- 127.0.0.1:2049
-//! # mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock 127.0.0.1:/ /mnt
+//! # mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock \
+//!     127.0.0.1:/ /mnt
 //! ```
 //!
 //! Arguments: the address (default 127.0.0.1:2049), MiB of memory (default 1024), and with

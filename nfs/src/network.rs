@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_a_network_or_an_error() {
+    fn networks_are_parsed() {
         let table = [
             ("192.0.2.0/24", Ok("192.0.2.0/24")),
             ("192.0.2.1", Ok("192.0.2.1")),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_the_addresses_between_its_first_and_its_last() {
+    fn a_network_contains_its_address_range() {
         let table = [
             ("192.0.2.0/25", "192.0.2.0", true),
             ("192.0.2.0/25", "192.0.2.127", true),

@@ -115,7 +115,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_on_the_disk() {
+fn writes_reach_the_disk() {
     with_nfsd("write", async |exported| {
         let stable = [
             StableHow::Unstable,
@@ -143,7 +143,7 @@ fn what_is_written_is_on_the_disk() {
 }
 
 #[test]
-fn one_write_has_at_most_the_servers_limit() {
+fn one_write_respects_the_servers_limit() {
     with_nfsd("limit", async |exported| {
         let file = exported.create("file").await.handle;
         let most = exported.nfs.limits().write as usize;
@@ -162,7 +162,7 @@ fn one_write_has_at_most_the_servers_limit() {
 }
 
 #[test]
-fn what_is_on_the_disk_is_read() {
+fn reads_match_the_disk() {
     with_nfsd("read", async |exported| {
         let nfs = &exported.nfs;
         for (at, len) in exported.lengths().into_iter().enumerate() {
@@ -189,7 +189,7 @@ fn what_is_on_the_disk_is_read() {
 }
 
 #[test]
-fn one_read_says_where_the_file_ends() {
+fn one_read_reports_the_end_of_file() {
     with_nfsd("eof", async |exported| {
         let content = pattern(10_001, 5);
         fs::write(exported.disk.join("file"), &content).unwrap();
@@ -206,7 +206,7 @@ fn one_read_says_where_the_file_ends() {
 }
 
 #[test]
-fn paths_of_symbolic_links_are_those_of_the_disk() {
+fn symbolic_links_match_the_disk() {
     with_nfsd("readlink", async |exported| {
         let nfs = &exported.nfs;
         for len in [1, 3, 4, 100, 1000, 1023, 1024, 1025, 3000, 4095] {
@@ -228,7 +228,7 @@ fn paths_of_symbolic_links_are_those_of_the_disk() {
 }
 
 #[test]
-fn directories_are_those_of_the_disk() {
+fn directories_match_the_disk() {
     with_nfsd("readdir", async |exported| {
         let nfs = &exported.nfs;
         for count in [0, 1, 40, 3000] {
@@ -276,7 +276,7 @@ fn directories_are_those_of_the_disk() {
 }
 
 #[test]
-fn names_and_attributes_are_those_of_the_disk() {
+fn names_and_attributes_match_the_disk() {
     with_nfsd("names", async |exported| {
         let Exported { nfs, dir, disk } = exported;
         let at = |name: &str| fs::symlink_metadata(disk.join(name));

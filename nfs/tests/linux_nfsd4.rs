@@ -130,7 +130,7 @@ impl Exported {
     }
 
     /// Causes a conflict on the server's disk, and returns the delegation that the server recalls.
-    async fn a_local_open_conflicts(&self, name: &str) {
+    async fn recall_by_local_open(&self, name: &str) {
         let (name, file) = self.delegated(name).await;
         let path = self.path(&name);
         let start = Instant::now();
@@ -158,7 +158,7 @@ const ANONYMOUS: Stateid4 = Stateid4 {
 };
 
 #[test]
-fn what_is_written_is_on_the_disk_and_what_is_there_is_read() {
+fn data_match_the_disk() {
     with_nfsd("data", async |exported| {
         let Exported { nfs, .. } = exported;
         let most = nfs.max_write() as usize;
@@ -233,7 +233,7 @@ fn a_compound_may_have_two_chunks() {
 }
 
 #[test]
-fn links_are_those_of_the_disk() {
+fn links_match_the_disk() {
     with_nfsd("links", async |exported| {
         let nfs = &exported.nfs;
         for len in [1, 100, 1024, 3000, 4095] {
@@ -252,8 +252,8 @@ fn links_are_those_of_the_disk() {
 #[test]
 fn a_local_open_for_writing_recalls_a_delegation() {
     with_nfsd("local", async |exported| {
-        exported.a_local_open_conflicts("local").await;
-        exported.a_local_open_conflicts("again").await;
+        exported.recall_by_local_open("local").await;
+        exported.recall_by_local_open("again").await;
     });
 }
 
@@ -321,7 +321,7 @@ fn the_open_of_another_client_recalls_a_delegation() {
 #[test]
 fn a_delegation_is_recalled_after_the_connection_was_cut() {
     with_nfsd("cut", async |exported| {
-        exported.a_local_open_conflicts("before").await;
+        exported.recall_by_local_open("before").await;
         let (_, kept) = exported.delegated("kept").await;
         for round in 1..=3 {
             // Calls in flight whose replies the client never receives.
@@ -339,7 +339,7 @@ fn a_delegation_is_recalled_after_the_connection_was_cut() {
                 exported.nfs.attributes(&root).await.unwrap();
             }
             exported
-                .a_local_open_conflicts(&format!("after-{round}"))
+                .recall_by_local_open(&format!("after-{round}"))
                 .await;
         }
         // Nothing was lost: the earlier delegation is still held.
@@ -358,7 +358,7 @@ fn a_delegation_is_recalled_after_the_connection_was_cut() {
 /// The client does not bind the new connection: the server reports that its back channel is down,
 /// and the session binds the connection.
 #[test]
-fn the_way_back_is_restored_when_the_server_misses_it() {
+fn a_lost_back_channel_is_restored() {
     with_nfsd("missed", async |exported| {
         exported.nfs.session().renew().await.unwrap();
         let channel = connect(&exported.callbacks);
@@ -373,7 +373,7 @@ fn the_way_back_is_restored_when_the_server_misses_it() {
         exported.nfs.session().renew().await.unwrap();
         let flags = exported.nfs.session().status_flags();
         assert_eq!(flags & SEQ4_STATUS_CB_PATH_DOWN, 0);
-        exported.a_local_open_conflicts("restored").await;
+        exported.recall_by_local_open("restored").await;
     });
 }
 

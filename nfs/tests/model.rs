@@ -472,7 +472,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_server_does_what_the_model_does() {
+fn a_server_matches_the_model() {
     let random = std::collections::hash_map::RandomState::new().hash_one(0);
     let seed = setting("NFS_MODEL_SEED").unwrap_or(random) | 1;
     println!("NFS_MODEL_SEED={seed}");

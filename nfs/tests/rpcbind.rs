@@ -163,7 +163,7 @@ fn servers_are_registered_and_removed_by_versions_4_and_3() {
 }
 
 #[test]
-fn the_port_mapper_has_tcp_of_ipv4_alone() {
+fn the_port_mapper_supports_only_tcp_over_ipv4() {
     let fake = Fake::new(&[2]);
     let rpcbind = fake.start();
     let [tcp, tcp6, rdma] = three();
@@ -184,7 +184,7 @@ fn the_port_mapper_has_tcp_of_ipv4_alone() {
 }
 
 #[test]
-fn a_program_of_another_server_stays_registered() {
+fn another_servers_program_stays_registered() {
     let fake = Fake::new(&[2, 3, 4]);
     let rpcbind = fake.start();
     let other = entry(100_005, RpcbindTransport::Tcp, "0.0.0.0:20048");
@@ -202,7 +202,7 @@ fn a_program_of_another_server_stays_registered() {
 
 /// Peers that are not an rpcbind end the call, and use no more memory than a reply.
 #[test]
-fn what_is_no_reply_is_an_error() {
+fn malformed_replies_are_errors() {
     let accepted = [1, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
     let replies: [Vec<u8>; 7] = [
         // Nothing, a truncated record, one of 2^31-1 bytes, and an empty fragment.

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_of_a_verifier_counts() {
+    fn each_byte_of_a_verifier_is_compared() {
         let times = |verifier| {
             let times = verifier_times(verifier);
             (times.last_access.tv_sec, times.last_modification.tv_sec)

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_inner_handle_that_has_room_comes_back() {
+    fn every_inner_handle_that_fits_round_trips() {
         let handles = handles();
         for inner in (0..=MAX).map(kernel).chain([Inner::Number(u64::MAX)]) {
             let handle = handles.encode(&inner).unwrap();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_with_another_bit_is_bad() {
+    fn a_handle_with_a_changed_bit_is_bad() {
         let handles = handles();
         let handle = handles.encode(&kernel(8)).unwrap();
         for bit in 0..handle.as_bytes().len() * 8 {

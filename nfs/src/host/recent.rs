@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_that_was_not_used_makes_room() {
+    fn the_least_recently_used_value_is_evicted() {
         let recent = RecentCache::new(2);
         recent.insert('a', (0, 1), 1);
         recent.insert('b', (0, 2), 2);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn all_values_of_an_object_end_with_it() {
+    fn forgetting_an_object_removes_its_values() {
         let (recent, value) = (RecentCache::new(8), Arc::new(()));
         recent.insert('a', (0, 1), value.clone());
         recent.insert('b', (0, 1), value.clone());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn values_end_some_time_after_their_last_use() {
+    fn values_expire_after_their_last_use() {
         let recent = RecentCache::new(8);
         let start = Instant::now();
         recent.insert('a', (0, 1), ());

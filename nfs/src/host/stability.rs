@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_file_makes_room_and_its_failure_shows() {
+    fn an_evicted_file_reports_its_failure() {
         let stability = Stability::new().unwrap();
         let before = stability.verifier();
         let file: OwnedFd = tempfile::tempfile().unwrap().into();

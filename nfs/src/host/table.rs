@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_that_was_not_used_makes_room() {
+    fn the_least_recently_used_object_is_evicted() {
         let (table, object) = (Table::new(2), object());
         let numbers = [(0, 1), (0, 2)].map(|id| table.number(id, &object));
         assert_eq!(table.number((0, 1), &object), numbers[0]);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_forgotten_is_closed() {
+    fn a_forgotten_object_is_closed() {
         let (table, object) = (Table::new(2), object());
         let number = table.number((0, 1), &object);
         assert_eq!(Arc::strong_count(&object), 2);

@@ -92,7 +92,7 @@ impl TestHost {
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_is_an_error_and_changes_the_verifier() {
+async fn a_failed_commit_changes_the_verifier() {
     let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     let first = served.write(&file, StableHow::Unstable).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_commit_that_fails_is_an_error_and_changes_the_verifier() {
 }
 
 #[tokio::test]
-async fn a_stable_write_that_fails_to_be_stable_is_an_error() {
+async fn a_failed_stable_write_is_an_error() {
     let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     let mut verifier = served.commit(&file).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_stable_write_that_fails_to_be_stable_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_change_of_names_that_is_not_stable_is_an_error() {
+async fn a_failed_directory_sync_is_an_error() {
     let served = TestHost::new();
     served.fail(1);
     assert_eq!(served.create(b"file").await, Err(Nfsstat3::Io));
@@ -141,7 +141,7 @@ async fn a_change_of_names_that_is_not_stable_is_an_error() {
 }
 
 #[tokio::test]
-async fn each_start_has_a_verifier_of_its_own() {
+async fn each_start_has_a_new_verifier() {
     let mut verifiers = Vec::new();
     for _ in 0..3 {
         let served = TestHost::new();
@@ -154,7 +154,7 @@ async fn each_start_has_a_verifier_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_root_stays_whatever_the_table_has_room_for() {
+async fn the_root_is_never_evicted() {
     let mut served = TestHost::new();
     let key = HandleKey::random().unwrap();
     let mut tree = Tree::open(served.dir.path(), key, false).unwrap();
@@ -172,7 +172,7 @@ async fn the_root_stays_whatever_the_table_has_room_for() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_removed_is_not_kept_open() {
+async fn a_removed_file_is_closed() {
     let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     served.write(&file, StableHow::Unstable).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_file_that_is_removed_is_not_kept_open() {
 
 /// The disk space becomes free soon after a process of the host removes a file.
 #[tokio::test]
-async fn a_file_that_the_host_removes_is_closed_soon() {
+async fn a_file_removed_by_the_host_is_closed_soon() {
     let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     served.write(&file, StableHow::FileSync).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_file_that_the_host_removes_is_closed_soon() {
 
 /// The host cannot execute a file that is open for writing.
 #[tokio::test]
-async fn the_host_executes_what_a_client_has_written() {
+async fn the_host_executes_a_file_written_by_a_client() {
     let served = TestHost::new();
     let program = std::fs::read("/bin/true").unwrap();
     let half = program.len() / 2;
@@ -238,7 +238,7 @@ async fn the_host_executes_what_a_client_has_written() {
 
 /// A file that is read many times is opened once.
 #[tokio::test]
-async fn a_file_stays_open_for_its_reader_and_its_writer() {
+async fn a_file_stays_open_between_calls() {
     let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     for _ in 0..4 {

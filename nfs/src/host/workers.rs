@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_is_slow_delays_no_other() {
+    async fn a_slow_object_delays_no_other() {
         let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
         let blocked = Arc::new(Mutex::new(blocked));
         let slow: Vec<_> = (0..3 * MAX_THREADS)
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_an_error_of_its_own() {
+    async fn a_panic_fails_only_its_own_work() {
         let workers = Workers::default();
         for _ in 0..2 * MAX_OF_ONE {
             let panics = || -> FsResult<()> { panic!("expected by a test") };
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_a_limit_to_the_threads() {
+    async fn the_number_of_threads_is_limited() {
         let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
         let blocked = Arc::new(Mutex::new(blocked));
         let all: Vec<_> = (0..200)

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_does_not_change_by_a_write() {
+    fn a_write_does_not_change_read_data() {
         let (mut data, mut budget) = (Data::default(), budget());
         data.write(0, b"before", &mut budget).unwrap();
         let read = data.read(0, 6);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_cut_off_are_zeros_when_the_file_grows_again() {
+    fn truncated_bytes_are_zeros_after_growth() {
         let (mut data, mut budget) = (Data::default(), budget());
         let end = PAGE as u64 * 3 + 17;
         data.write(0, &vec![9; PAGE * 4], &mut budget).unwrap();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_come_in_the_order_of_their_numbers() {
+    fn attributes_are_decoded_in_numeric_order() {
         // Section 5: type 1, change 3, size 4, fileid 20; mode 33 is bit 1 of the second word.
         let mask = vec![1 << 1 | 1 << 3 | 1 << 4 | 1 << 20, 1 << 1];
         let mut values = 1_u32.to_be_bytes().to_vec();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn other_attributes_and_other_lengths_are_faults() {
+    fn unexpected_attributes_and_lengths_are_faults() {
         let size = 1 << 4;
         for (mask, values) in [
             (vec![size | 1 << 5], vec![0; 12]),

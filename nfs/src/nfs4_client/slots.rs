@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_free_slot_is_taken_and_numbers_follow_each_other() {
+    fn the_lowest_free_slot_is_leased() {
         let table = SlotTable::new(2);
         let [first, second] = [0, 1].map(|_| now(&table).unwrap());
         assert_eq!((first.id, first.sequence, first.highest), (0, 1, 0));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_in_doubt_is_taken_last_and_settled_first() {
+    fn a_slot_in_doubt_is_leased_last() {
         let table = SlotTable::new(2);
         drop(now(&table));
         let clean = now(&table).unwrap();

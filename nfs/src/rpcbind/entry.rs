@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_universal() {
+    fn universal_addresses_are_formatted() {
         let table = [
             (RpcbindTransport::Tcp, "0.0.0.0:2049", "tcp", "0.0.0.0.8.1"),
             (

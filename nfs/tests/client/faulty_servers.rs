@@ -153,7 +153,7 @@ fn assert_fault<T: std::fmt::Debug>(result: Result<T, ClientError>, expected: Pr
 }
 
 #[test]
-fn limits_of_4_gib_are_cut_and_those_of_0_are_refused() {
+fn extreme_limits_are_reduced_or_rejected() {
     let ((), _) = with_faulty_server(
         |_, _| info(u32::MAX, u32::MAX),
         async |client| {
@@ -198,7 +198,7 @@ fn reading(
 }
 
 #[test]
-fn more_bytes_than_were_asked_for_are_refused() {
+fn excess_bytes_are_rejected() {
     assert_fault(
         reading(|_| read(101, &[1; 101], false), 100),
         ProtocolFault::Count,
@@ -270,7 +270,7 @@ fn bytes_are_written_again_when_the_verifier_changes() {
 }
 
 #[test]
-fn a_verifier_that_changes_between_writes_counts_as_a_loss() {
+fn a_changed_verifier_between_writes_counts_as_a_loss() {
     // COMMIT returns the verifier of the last WRITE, so the first one is lost.
     let answers = |number, before: usize| match number {
         COMMIT => commit(2),
@@ -295,7 +295,7 @@ fn a_verifier_that_always_changes_ends_the_operation() {
 }
 
 #[test]
-fn bytes_that_are_stable_need_no_commit() {
+fn stable_writes_need_no_commit() {
     let answers = |_, before| write([100, 100, 50][before], StableHow::FileSync, 1);
     let (result, calls) = writing(answers, StableHow::Unstable);
     result.unwrap();
@@ -303,7 +303,7 @@ fn bytes_that_are_stable_need_no_commit() {
 }
 
 #[test]
-fn writes_that_are_too_long_stand_still_or_are_less_stable_are_refused() {
+fn invalid_write_results_are_rejected() {
     let cases = [
         (101, StableHow::FileSync, ProtocolFault::Count),
         (0, StableHow::FileSync, ProtocolFault::NoProgress),
@@ -333,7 +333,7 @@ fn list(answer: impl Fn(usize) -> Vec<u8> + Clone) -> (Result<usize, ClientError
 }
 
 #[test]
-fn directories_without_an_end_are_refused() {
+fn endless_directories_are_rejected() {
     // The same cookie again; the cookie of the start; a reply without entries.
     assert_fault(
         list(|_| listing(&[1, 2], "a", false)).0,
@@ -359,7 +359,7 @@ fn directories_without_an_end_are_refused() {
 }
 
 #[test]
-fn long_directories_with_an_end_are_listed() {
+fn long_directories_are_listed() {
     let parts = |at: usize| listing(&[2 * at as u64 + 1, 2 * at as u64 + 2], "a", at == 4999);
     let (result, calls) = list(parts);
     assert_eq!((result.unwrap(), calls), (10_000, 5000));
@@ -367,7 +367,7 @@ fn long_directories_with_an_end_are_listed() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn invalid_names_are_rejected() {
     for name in ["", "../../etc/passwd", "a\0b"] {
         assert_fault(list(|_| listing(&[1], name, true)).0, ProtocolFault::Name);
     }

@@ -42,7 +42,7 @@ fn names(part: &Readdir3resok) -> Vec<String> {
 }
 
 #[test]
-fn every_entry_is_returned_once_whatever_fits() {
+fn every_entry_is_returned_once() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let mut expected = vec![".".to_owned(), "..".to_owned()];
@@ -75,7 +75,7 @@ fn size(part: &Readdir3resok) -> usize {
 }
 
 #[test]
-fn entries_have_the_numbers_of_their_objects() {
+fn entries_have_the_fileids_of_their_objects() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let file = world.file(&dir, "file", 0o644).await;
@@ -95,7 +95,7 @@ fn entries_have_the_numbers_of_their_objects() {
 }
 
 #[test]
-fn cookies_stay_good_while_entries_come_and_go() {
+fn cookies_stay_valid_while_entries_change() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let mut names_before = fill(world, &dir, 40).await;
@@ -121,7 +121,7 @@ fn cookies_stay_good_while_entries_come_and_go() {
 }
 
 #[test]
-fn readdir_refuses_what_cannot_be() {
+fn readdir_rejects_invalid_arguments() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         let root = &world.root;
@@ -164,7 +164,7 @@ fn readdir_refuses_what_cannot_be() {
 }
 
 #[test]
-fn readdirplus_returns_handles_and_attributes_within_both_bounds() {
+fn readdirplus_respects_both_bounds() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let expected = fill(world, &dir, 60).await.len() + 2;

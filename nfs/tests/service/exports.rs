@@ -64,7 +64,7 @@ async fn mnt(world: &World, path: &str) -> Result<Handle, Mountstat3> {
 }
 
 #[test]
-fn a_path_belongs_to_the_export_with_the_longest_path() {
+fn the_longest_matching_export_path_is_selected() {
     let [outer, inner] = [memory(), memory()];
     let (outer_root, inner_root) = (outer.root(), inner.root());
     let exports = ExportTable::new([export(outer, "/srv"), export(inner, "/srv/inner/")]);
@@ -80,7 +80,7 @@ fn a_path_belongs_to_the_export_with_the_longest_path() {
 }
 
 #[test]
-fn a_client_of_no_network_of_an_export_neither_mounts_nor_uses_it() {
+fn clients_of_other_networks_are_rejected() {
     let (closed, open) = (memory(), memory());
     let (root, open_root) = (closed.root(), open.root());
     let closed = export(closed, "/closed").networks([network("192.0.2.0/24")]);
@@ -98,7 +98,7 @@ fn a_client_of_no_network_of_an_export_neither_mounts_nor_uses_it() {
 }
 
 #[test]
-fn every_procedure_is_refused_where_no_export_admits_the_client() {
+fn every_procedure_is_rejected_without_an_export() {
     let closed = memory();
     let root = closed.root();
     let exports = export(closed, "/").networks([network("192.0.2.0/24")]);
@@ -110,7 +110,7 @@ fn every_procedure_is_refused_where_no_export_admits_the_client() {
 }
 
 #[test]
-fn the_first_export_of_a_file_system_that_admits_the_client_decides() {
+fn the_first_admitting_export_is_selected() {
     let shared = Arc::new(memory());
     let root = shared.root();
     let of = |read_only, networks: &[&str]| {
@@ -151,7 +151,7 @@ fn the_first_export_of_a_file_system_that_admits_the_client_decides() {
 }
 
 #[test]
-fn each_export_has_its_own_users() {
+fn each_export_squashes_its_own_users() {
     let [a, b] = [memory(), memory()];
     let roots = [a.root(), b.root()];
     let exports = ExportTable::new([
@@ -171,7 +171,7 @@ fn each_export_has_its_own_users() {
 
 /// RENAME and LINK get NFS3ERR_XDEV (sections 3.3.14 and 3.3.15).
 #[test]
-fn nothing_goes_from_one_export_to_another() {
+fn rename_and_link_across_exports_fail() {
     let [a, b] = [memory(), memory()];
     let roots = [a.root(), b.root()];
     serve(
@@ -207,7 +207,7 @@ fn nothing_goes_from_one_export_to_another() {
 }
 
 #[test]
-fn the_lists_of_mount_are_those_of_all_exports() {
+fn mount_lists_contain_all_exports() {
     let exports = ExportTable::new([
         export(memory(), "/a"),
         export(memory(), "/b").networks([network("127.0.0.0/8"), network("::1")]),

@@ -158,7 +158,7 @@ fn joined<'a>(parts: impl IntoIterator<Item = Vec<Part<'a>>>) -> Vec<Part<'a>> {
 }
 
 #[test]
-fn arguments_of_nfs_that_do_not_decode_are_garbage() {
+fn malformed_nfs_arguments_are_garbage() {
     let server = Server::new();
     let fh = || vec![Opaque(&server.root, 64)];
     let name = |name: &'static [u8]| joined([fh(), vec![Opaque(name, ANY)]]);
@@ -232,7 +232,7 @@ fn arguments_of_nfs_that_do_not_decode_are_garbage() {
 }
 
 #[test]
-fn arguments_of_mount_that_do_not_decode_are_garbage() {
+fn malformed_mount_arguments_are_garbage() {
     let server = Server::new();
     for procedure in [1, 3] {
         server.try_all(MOUNT, procedure, &[Opaque(b"/", 1024)]);
@@ -247,7 +247,7 @@ fn arguments_of_mount_that_do_not_decode_are_garbage() {
 }
 
 #[test]
-fn procedures_that_are_not_there_are_unavailable() {
+fn unknown_procedures_are_unavailable() {
     let server = Server::new();
     let unavailable = 3;
     for procedure in [22, 23, 255, u32::MAX] {

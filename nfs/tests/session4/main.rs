@@ -291,7 +291,7 @@ fn the_back_channel_executes_a_call_once() {
 
 /// RFC 8881, section 2.10.6.3: the reply to the call that this one refers to has not arrived.
 #[test]
-fn a_call_back_waits_for_the_replies_that_it_refers_to() {
+fn a_callback_waits_for_referred_replies() {
     run(async {
         let world = Carrier::Tcp.world(1).await;
         world.delegated("file").await;
@@ -323,7 +323,7 @@ fn a_call_back_waits_for_the_replies_that_it_refers_to() {
 }
 
 #[test]
-fn a_slot_whose_reply_was_lost_is_settled() {
+fn a_slot_with_a_lost_reply_is_resolved() {
     run(async {
         for carrier in ALL {
             let world = carrier.world(1).await;
@@ -348,7 +348,7 @@ fn a_slot_whose_reply_was_lost_is_settled() {
 }
 
 #[test]
-fn a_reply_that_was_not_kept_is_asked_for_again() {
+fn an_uncached_reply_is_requested_again() {
     run(async {
         let world = Carrier::VersionTwo.world(2).await;
         world.server.add_file("file", b"content");
@@ -367,7 +367,7 @@ fn a_reply_that_was_not_kept_is_asked_for_again() {
 
 /// Guarded creations and removals run while connections are cut: each of them is executed once.
 #[test]
-fn slots_hold_over_lost_connections() {
+fn slots_survive_lost_connections() {
     run(async {
         for carrier in RDMA {
             let world = carrier.world(SLOTS).await;
@@ -413,7 +413,7 @@ fn slots_hold_over_lost_connections() {
 }
 
 #[test]
-fn the_way_back_is_restored_over_another_connection() {
+fn the_back_channel_is_restored_over_another_connection() {
     run(async {
         for carrier in RDMA {
             let world = carrier.world(4).await;
@@ -438,7 +438,7 @@ fn the_way_back_is_restored_over_another_connection() {
 }
 
 #[test]
-fn replies_that_contradict_their_calls_are_faults() {
+fn contradictory_replies_are_faults() {
     run(async {
         let world = Carrier::Tcp.world(1).await;
         world.server.add_file("file", b"content");

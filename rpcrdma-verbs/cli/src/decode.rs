@@ -83,7 +83,7 @@ mod tests {
     use super::from_hex;
 
     #[test]
-    fn hexadecimal_is_read_with_what_stands_between() {
+    fn hexadecimal_may_have_separators() {
         assert_eq!(from_hex(b"00 ff\n1a"), Ok(vec![0, 255, 26]));
         assert!(from_hex(b"123").is_err());
     }

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_for_a_page() {
+    fn request_targets_are_parsed() {
         for (request, found) in [
             ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", Ok("/metrics")),
             ("HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", Ok("/metrics")),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_an_end_is_read_in_part() {
+    fn an_endless_request_is_read_in_part() {
         let endless = read_head(&mut io::repeat(b'a')).unwrap();
         assert_eq!(endless.len(), MAX_REQUEST);
         let whole = b"GET / HTTP/1.1\r\n\r\n";

@@ -212,7 +212,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn programs_have_numbers() {
+    fn program_numbers_are_parsed() {
         assert_eq!(number("100003"), Ok(100_003));
         assert_eq!(number("0x186a3"), Ok(100_003));
         assert!(number("nfs").is_err() && number("0x").is_err() && number("-1").is_err());

@@ -61,7 +61,7 @@ mod tests {
     use super::ServerName;
 
     #[test]
-    fn servers_have_names_or_addresses() {
+    fn server_names_are_parsed() {
         for (text, host, port) in [
             ("server", "server", None),
             ("server:7", "server", Some(7)),

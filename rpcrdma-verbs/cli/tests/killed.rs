@@ -86,7 +86,7 @@ fn assert_answered(mut ping: Child) -> Value {
 }
 
 #[test]
-fn a_client_loses_no_call_while_its_server_is_killed() {
+fn a_client_loses_no_call_of_a_killed_server() {
     let address = free();
     let mut server = serve(&address);
     let ping = ping(&address);
@@ -106,7 +106,7 @@ fn a_client_loses_no_call_while_its_server_is_killed() {
 }
 
 #[test]
-fn a_server_goes_on_while_its_clients_are_killed() {
+fn a_server_survives_killed_clients() {
     let address = free();
     let mut server = serve(&address);
     let ping = ping(&address);

@@ -85,7 +85,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn arguments_that_are_wrong_exit_with_2() {
+fn invalid_arguments_exit_with_2() {
     for (arguments, text) in [
         (&["ping"][..], "--connect <HOST[:PORT]>"),
         (&["ping", "--connect", "a b"], "is no host"),
@@ -152,7 +152,7 @@ fn help_on_a_full_disk_is_a_failure() {
 }
 
 #[test]
-fn a_server_has_a_name() {
+fn servers_are_found_by_name() {
     let (_server, port) = Running::server(&[]);
     let server = format!("localhost:{port}");
     let output = rpcrdma(&["ping", "--connect", &server, "--count", "1", "--size", "1K"]);
@@ -196,7 +196,7 @@ fn an_interrupt_ends_ping_with_its_summary() {
 }
 
 #[test]
-fn an_interrupt_ends_ping_while_nobody_answers() {
+fn an_interrupt_ends_ping_without_a_server() {
     let server = free_address().to_string();
     let arguments = ["ping", "--connect", &server, "--timeout", "1m"];
     let mut ping = Running::new(&mut command(&arguments));
@@ -341,7 +341,7 @@ fn logs_are_on_standard_error() {
 }
 
 #[test]
-fn a_server_logs_its_clients_and_why_it_refuses_calls() {
+fn a_server_logs_clients_and_rejections() {
     let bind = free_address().to_string();
     let arguments = ["serve", "--bind", &bind];
     let mut server = Running::new(command(&arguments).env("RUST_LOG", "info"));

@@ -137,7 +137,7 @@ fn lists(port: &str, path: &str) -> bool {
 }
 
 #[test]
-fn stat_shows_the_figures_of_a_server_that_runs() {
+fn stat_shows_the_metrics_of_nfs_serve() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let metrics = format!("--metrics=127.0.0.1:{port}");
@@ -191,7 +191,7 @@ fn stat_shows_the_figures_of_a_server_that_runs() {
 }
 
 #[test]
-fn the_figures_of_serve_are_there_too() {
+fn stat_shows_the_metrics_of_serve() {
     let (rdma, metrics) = (free_port(), free_port());
     let bind = format!("127.0.0.1:{rdma}");
     let option = format!("--metrics=127.0.0.1:{metrics}");
@@ -221,7 +221,7 @@ fn the_figures_of_serve_are_there_too() {
 }
 
 #[test]
-fn a_server_without_metrics_and_others_are_no_servers_of_metrics() {
+fn stat_reports_servers_without_metrics() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let output = rpcrdma(&["stat", &address, "--timeout", "200ms"]);
@@ -404,7 +404,7 @@ fn text_of_errors(server: &mut Server) -> String {
 }
 
 #[test]
-fn a_configuration_is_checked_before_it_is_taken() {
+fn check_config_opens_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let file = folder.join("nfs.toml");
@@ -441,7 +441,7 @@ fn a_configuration_is_checked_before_it_is_taken() {
 }
 
 #[test]
-fn the_service_manager_is_told() {
+fn the_service_manager_is_notified() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
@@ -496,7 +496,7 @@ fn a_traffic_class_is_a_byte() {
 }
 
 #[test]
-fn the_example_of_a_configuration_has_every_default() {
+fn the_example_configuration_has_every_default() {
     let example = fs::read_to_string(deploy("nfs.toml")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let served = folder.path().to_str().unwrap();
@@ -565,7 +565,7 @@ fn units_are_valid_and_hardened() {
 
 /// Runs the commands of the units until they report a missing file.
 #[test]
-fn units_have_arguments_that_exist() {
+fn units_use_existing_arguments() {
     let (_folder, units) = units();
     let mut count = 0;
     for unit in units {
@@ -588,7 +588,7 @@ fn units_have_arguments_that_exist() {
 
 /// No container is built here: the test checks that the named files exist.
 #[test]
-fn a_container_is_made_of_what_exists() {
+fn the_container_uses_existing_files() {
     let file = fs::read_to_string(deploy("Containerfile")).unwrap();
     let joined = file.replace("\\\n", " ");
     let checks = fs::read_to_string(root().join(".ci/run")).unwrap();

@@ -262,7 +262,7 @@ fn records(file: &[u8]) -> (&[u8], Vec<Vec<u8>>) {
 /// Without a packet in the middle of a Send, both tools report the loss, and show all other
 /// messages.
 #[test]
-fn missing_packets_are_told() {
+fn missing_packets_are_reported() {
     let fixture = Fixture::new();
     let file = fixture.file("demo.pcap");
     rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);

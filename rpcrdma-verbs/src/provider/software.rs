@@ -140,7 +140,8 @@ impl Fabric {
     /// use rpcrdma_verbs::provider::software::Fabric;
     ///
     /// let fabric = Fabric::with_delay(Duration::from_micros(50));
-    /// let devices = Devices { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+    /// let address = ([127, 0, 0, 1], 0).into();
+    /// let devices = Devices { near: fabric.device(), far: fabric.device(), address };
     /// assert!(ping_pong(&devices, (64, 64), (1, 1), 100)? >= 100_000.0);
     /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
     /// ```

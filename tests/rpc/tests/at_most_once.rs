@@ -39,7 +39,7 @@ fn any_port() -> SocketAddr {
 }
 
 #[test]
-fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again() {
+fn a_retransmission_during_execution_gets_the_reply() {
     run(async {
         let cache = ReplyCache::default();
         let (store, server) = serve(&cache).await;
@@ -64,7 +64,7 @@ fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again(
 }
 
 #[test]
-fn credentials_and_arguments_tell_calls_apart() {
+fn credentials_and_arguments_distinguish_calls() {
     run(async {
         let cache = ReplyCache::default();
         let (store, server) = serve(&cache).await;
@@ -82,7 +82,7 @@ fn credentials_and_arguments_tell_calls_apart() {
 /// The limits of the guarantee in the documentation: each of them is counted, and a retransmitted
 /// call is executed again.
 #[test]
-fn the_guarantee_ends_where_the_documentation_says() {
+fn the_guarantee_has_the_documented_limits() {
     run(async {
         let config = ReplyCacheConfig::new();
         let again = [fail_call(1, 9), fail_call(2, 9), fail_call(1, 9)];
@@ -118,7 +118,7 @@ fn the_guarantee_ends_where_the_documentation_says() {
 }
 
 #[test]
-fn routers_of_one_cache_know_each_others_calls() {
+fn routers_share_one_cache() {
     run(async {
         let cache = ReplyCache::default();
         let ((one, first), (two, second)) = (serve(&cache).await, serve(&cache).await);
@@ -178,7 +178,7 @@ fn another_port_is_another_client() {
 }
 
 #[test]
-fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
+fn a_fail_fast_call_fails_with_the_first_attempt() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();

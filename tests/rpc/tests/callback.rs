@@ -191,7 +191,7 @@ fn a_handler_calls_its_client() {
 
 /// In Version Two, backward calls have chunks if the client accepts them.
 #[test]
-fn long_items_travel_backward_where_the_client_takes_chunks() {
+fn long_items_use_chunks_backward() {
     run(async {
         for world in [
             World::loopback(),
@@ -208,7 +208,7 @@ fn long_items_travel_backward_where_the_client_takes_chunks() {
 
 // spec: bd-4.2-a, bd-4.2-b, xc3-3.3-c
 #[test]
-fn a_call_that_would_need_chunks_fails_where_there_are_none() {
+fn a_call_that_needs_chunks_fails_without_them() {
     run(async {
         let inline = Config {
             backward_support: Bkreqsup::Inline,
@@ -236,7 +236,7 @@ fn a_call_that_would_need_chunks_fails_where_there_are_none() {
 /// Calls of both directions may have the same XIDs.
 // spec: bd-5.2-a
 #[test]
-fn many_calls_go_both_ways_at_once() {
+fn many_calls_run_in_both_directions() {
     run(async {
         let seeded = |config: Config| Config {
             xid_seed: 77,
@@ -322,7 +322,7 @@ fn a_client_of_version_one_without_services_rejects_the_call() {
 }
 
 #[test]
-fn failures_of_the_clients_handlers_are_replies() {
+fn failures_of_client_handlers_are_replies() {
     run(async {
         for world in World::all().await {
             world.kv.fail(&0).await.unwrap_err();
@@ -390,7 +390,7 @@ fn a_call_ends_at_its_deadline() {
 }
 
 #[test]
-fn a_call_that_is_given_up_ends() {
+fn a_cancelled_call_ends() {
     run(async {
         for world in World::all().await {
             // The first reply grants more than one credit.
@@ -406,7 +406,7 @@ fn a_call_that_is_given_up_ends() {
 /// A client that does not answer gets as many calls as it has granted credits, and a bounded number
 /// of calls waits.
 #[test]
-fn no_more_calls_wait_than_may() {
+fn waiting_calls_are_limited() {
     run(async {
         for (world, max) in [
             (

@@ -211,7 +211,7 @@ fn a_handler_calls_its_client() {
 
 // spec: bd-6-e
 #[test]
-fn no_call_goes_before_the_client_is_ready() {
+fn no_call_is_sent_before_the_client_is_ready() {
     let mut ends = Ends::new();
     assert_eq!(ends.fail(9, HandlerAction::Nothing).unwrap(), 9);
     let caller = ends.caller();
@@ -226,7 +226,7 @@ fn no_call_goes_before_the_client_is_ready() {
 }
 
 #[test]
-fn a_handler_that_panics_is_answered() {
+fn a_panicking_handler_gets_a_reply() {
     let mut ends = Ends::new();
     ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
@@ -238,7 +238,7 @@ fn a_handler_that_panics_is_answered() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_ends() {
+fn a_cancelled_call_ends() {
     let mut ends = Ends::new();
     ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
@@ -251,7 +251,7 @@ fn a_call_that_is_cancelled_ends() {
 
 /// Nothing waits for the result of the call, so it is not kept for the code that turns the server.
 #[test]
-fn a_call_that_a_handler_gives_up_leaves_nothing() {
+fn a_call_cancelled_by_a_handler_is_released() {
     let mut ends = Ends::new();
     ends.fail(9, HandlerAction::CancelCall).unwrap();
     let caller = ends.caller();
@@ -264,7 +264,7 @@ fn a_call_that_a_handler_gives_up_leaves_nothing() {
 
 /// Dropping a channel to a client does not end the server's connection.
 #[test]
-fn a_channel_to_a_client_is_the_servers() {
+fn dropping_a_client_channel_keeps_the_connection() {
     let mut ends = Ends::new();
     ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();

@@ -129,7 +129,7 @@ fn both_directions_may_have_the_same_xids() {
 
 /// A reply without a call is dropped, and a malformed reply fails its call.
 #[test]
-fn replies_that_fit_no_call_do_no_harm() {
+fn unmatched_replies_are_harmless() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let mut client = TcpStream::connect(server.address).await.unwrap();
@@ -189,7 +189,7 @@ fn calls_fail_with_their_connection() {
 }
 
 #[test]
-fn a_client_that_connects_again_is_called_again() {
+fn a_reconnected_client_is_called_again() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         // A proxy that cuts its first connection.
@@ -263,7 +263,7 @@ fn both_ends_drain() {
 
 /// A handler that waits for its client receives the reply, even if many calls arrive before it.
 #[test]
-fn replies_come_through_behind_calls_that_the_limits_hold_back() {
+fn replies_pass_calls_delayed_by_limits() {
     run(async {
         let limits = ServerLimits::new().max_calls_per_connection(2);
         let control = ServerControl::new(limits);
@@ -306,7 +306,7 @@ fn replies_come_through_behind_calls_that_the_limits_hold_back() {
 
 /// A client serves only a bounded number of calls of its server.
 #[test]
-fn a_server_that_calls_too_much_loses_its_connection() {
+fn excessive_backward_calls_end_the_connection() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let store = Arc::new(Store::default());

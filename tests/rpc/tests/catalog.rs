@@ -324,7 +324,7 @@ fn peer() -> Arc<Peer> {
 }
 
 #[test]
-fn an_item_gets_from_either_shape_into_the_reply_without_a_copy() {
+fn items_of_either_shape_are_not_copied() {
     run(async {
         let catalog = Arc::new(Catalog::new());
         let picture = catalog.picture.as_ptr();

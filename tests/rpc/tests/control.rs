@@ -26,7 +26,7 @@ fn host(number: u8) -> SocketAddr {
 }
 
 #[test]
-fn a_hook_decides_by_the_address() {
+fn a_hook_accepts_by_address() {
     run(async {
         let control = ServerControl::with_hook(ServerLimits::new(), |request| {
             assert_eq!((request.transport, request.private_data), ("tcp", &[][..]));
@@ -50,7 +50,7 @@ fn a_hook_decides_by_the_address() {
 }
 
 #[test]
-fn a_peer_that_has_all_its_connections_keeps_no_other_out() {
+fn a_peer_at_its_connection_limit_blocks_no_other() {
     run(async {
         let limits = ServerLimits::new().max_connections_per_peer(1);
         let control = ServerControl::new(limits);
@@ -70,7 +70,7 @@ fn a_peer_that_has_all_its_connections_keeps_no_other_out() {
 }
 
 #[test]
-fn a_handler_that_never_ends_is_answered() {
+fn an_endless_handler_times_out() {
     run(async {
         let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
         let control = ServerControl::new(limits);
@@ -95,7 +95,7 @@ fn a_handler_that_never_ends_is_answered() {
 /// A call that has begun may have had effects: if its handler was dropped, it is not executed
 /// again.
 #[test]
-fn a_call_that_took_too_long_is_not_executed_again() {
+fn a_timed_out_call_is_not_executed_again() {
     run(async {
         let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
         let server = serve(&ServerControl::new(limits)).await;
@@ -107,7 +107,7 @@ fn a_call_that_took_too_long_is_not_executed_again() {
 }
 
 #[test]
-fn handlers_have_no_deadline_if_there_is_no_limit() {
+fn handlers_without_a_limit_have_no_deadline() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().handler_time(None));
         let server = serve(&control).await;
@@ -117,7 +117,7 @@ fn handlers_have_no_deadline_if_there_is_no_limit() {
 }
 
 #[test]
-fn calls_of_a_peer_wait_and_those_of_others_do_not() {
+fn a_busy_peer_does_not_delay_others() {
     run(async {
         let limits = ServerLimits::new().max_calls_per_peer(2);
         let control = ServerControl::new(limits);
@@ -153,7 +153,7 @@ fn calls_of_a_peer_wait_and_those_of_others_do_not() {
 }
 
 #[test]
-fn half_a_call_ends_its_connection_and_a_quiet_connection_stays() {
+fn a_partial_call_times_out_and_an_idle_connection_stays() {
     run(async {
         let limits = ServerLimits::new().transfer_time(Some(Duration::from_millis(100)));
         let control = ServerControl::new(limits);
@@ -194,7 +194,7 @@ fn half_a_call_ends_its_connection_and_a_quiet_connection_stays() {
 }
 
 #[test]
-fn a_peer_that_never_reads_loses_its_connection_and_its_handlers_go_on() {
+fn a_peer_that_never_reads_loses_its_connection() {
     run(async {
         let limits = ServerLimits::new().transfer_time(Some(Duration::from_millis(200)));
         let control = ServerControl::new(limits);
@@ -219,7 +219,7 @@ fn a_peer_that_never_reads_loses_its_connection_and_its_handlers_go_on() {
 /// A handler whose caller has disconnected counts until it ends, and so does its connection: a
 /// client that reconnects repeatedly does not get more calls than one that stays connected.
 #[test]
-fn calls_of_connections_that_are_gone_count_until_they_end() {
+fn calls_of_lost_connections_count_until_they_end() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(1));
         let server = serve(&control).await;

@@ -114,7 +114,7 @@ async fn send_half(server: SocketAddr) {
 }
 
 #[test]
-fn peers_that_send_half_a_call() {
+fn peers_that_send_partial_calls() {
     attack(Limit::BytesPerPeer, send_half, |control| {
         let stats = control.stats();
         stats.connections > CONNECTIONS && stats.bytes >= 7 * MIB
@@ -135,7 +135,7 @@ async fn call_for_ever(server: SocketAddr) {
 }
 
 #[test]
-fn handlers_that_never_end() {
+fn endless_handlers() {
     attack(Limit::CallsPerPeer, call_for_ever, |control| {
         control.stats().calls_in_flight >= 200
     });

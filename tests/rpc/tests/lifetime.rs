@@ -48,7 +48,7 @@ impl Service for Order {
 /// More calls than may be in flight, of which a random tenth is cancelled at a random time: no call
 /// fails for lack of a slot, and the server receives them in the order in which they were made.
 #[test]
-fn calls_that_are_given_up_leave_their_places_to_the_next() {
+fn cancelled_calls_free_their_slots() {
     let (fabric, order) = (Fabric::new(), Arc::new(Order::default()));
     let served = order.clone();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -112,7 +112,7 @@ impl Service for Proxy {
 /// A server that stops during a call drops its handlers and the futures that they wait for. Its
 /// clients get errors, and its address is free.
 #[test]
-fn a_server_that_is_dropped_leaves_nothing_behind() {
+fn a_dropped_server_releases_everything() {
     let backend = start(ServerConfig::new());
     run(async move {
         let local = LocalSet::new();
@@ -158,7 +158,7 @@ fn a_server_that_is_dropped_leaves_nothing_behind() {
 
 /// A client with services that is dropped ends its calls in progress, and then its services.
 #[test]
-fn a_client_that_is_dropped_leaves_nothing_behind() {
+fn a_dropped_client_releases_everything() {
     let running = start(ServerConfig::new());
     run(async move {
         let address = running.server.local_addr();

@@ -98,7 +98,7 @@ impl World {
 }
 
 #[test]
-fn results_are_what_the_service_returns() {
+fn the_results_of_the_service_are_returned() {
     let mut world = World::new();
     for length in [0, 1, 1023, 1024, 1025, 100_001, 1 << 20] {
         let value = vec![7; length];
@@ -115,7 +115,7 @@ fn results_are_what_the_service_returns() {
 
 /// Each of many calls finds its own reply by its XID.
 #[test]
-fn replies_are_told_apart() {
+fn replies_are_matched_by_xid() {
     let mut world = World::new();
     let mut open: Vec<(u32, PendingCall<kv1::Fail>)> = Vec::new();
     for how in 100..116 {
@@ -136,7 +136,7 @@ fn replies_are_told_apart() {
 }
 
 #[test]
-fn each_failure_says_what_it_is() {
+fn each_failure_has_its_error() {
     let mut world = World::new();
     let call = world.kv.fail(&0).begin(&mut world.driver).unwrap();
     let error = world.end(&call).unwrap_err();
@@ -160,7 +160,7 @@ fn each_failure_says_what_it_is() {
 
 /// An idempotent call waits for the next connection; another one fails.
 #[test]
-fn a_call_is_sent_again_if_its_caller_agreed() {
+fn only_repeatable_calls_are_retransmitted() {
     let mut world = World::new();
     let begin = |world: &mut World, how: u32, resend| {
         let options = CallOptions::DEFAULT.resend(resend);
@@ -201,7 +201,7 @@ fn a_call_is_sent_again_if_its_caller_agreed() {
 }
 
 #[test]
-fn a_channel_that_drains_answers_what_was_begun() {
+fn a_draining_channel_completes_its_calls() {
     let mut world = World::new();
     let call = world.kv.fail(&4).begin(&mut world.driver).unwrap();
     world.channel.drain(&mut world.driver);
@@ -303,7 +303,7 @@ impl kv1::LocalService for WaitingService {
 
 /// A waiting handler does not block other calls, and wakes the driver.
 #[test]
-fn a_handler_that_waits_wakes_the_driver() {
+fn a_waiting_handler_wakes_the_driver() {
     let (sender, receiver) = oneshot::channel();
     let waits = WaitingService(Mutex::new(Some(receiver)));
     let mut ends = Ends::new(Router::new().add_service(kv1::serve_local(waits)));

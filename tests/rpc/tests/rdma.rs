@@ -46,7 +46,7 @@ fn client(running: &Running) -> Client<Channel> {
 }
 
 #[test]
-fn results_are_what_the_service_returns() {
+fn the_results_of_the_service_are_returned() {
     let server = start();
     let kv = client(&server);
     run(async move {
@@ -100,7 +100,7 @@ fn many_tasks_share_a_connection() {
 }
 
 #[test]
-fn each_failure_says_what_it_is() {
+fn each_failure_has_its_error() {
     let server = start();
     let kv = client(&server);
     run(async move {
@@ -163,7 +163,7 @@ fn an_item_is_sent_from_registered_memory() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connecting_without_a_listener_fails() {
     let fabric = Fabric::new();
     let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let kv = Client::new(connect(&fabric.device(), address, ClientConfig::new()).unwrap());
@@ -179,7 +179,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_call_without_a_deadline_fails_where_nobody_listens() {
+fn a_call_without_a_deadline_fails_without_a_listener() {
     let fabric = Fabric::new();
     let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let config = ClientConfig::new().connect_timeout(Duration::from_millis(50));
@@ -194,7 +194,7 @@ fn a_call_without_a_deadline_fails_where_nobody_listens() {
 }
 
 #[test]
-fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
+fn a_fail_fast_call_fails_with_the_first_attempt() {
     let fabric = Fabric::new();
     let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let config = ClientConfig::new().connect_timeout(Duration::from_secs(3600));

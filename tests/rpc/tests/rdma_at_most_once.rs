@@ -42,17 +42,17 @@ fn connect(fabric: &Arc<Fabric>, server: &RunningServers, config: ClientConfig) 
 }
 
 #[test]
-fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again() {
-    comes_again(1);
+fn a_retransmission_during_execution_gets_the_reply() {
+    assert_retransmission_is_answered(1);
 }
 
 /// The next connection is served by the other thread.
 #[test]
-fn a_call_that_comes_again_to_another_thread_is_answered_there() {
-    comes_again(2);
+fn a_retransmission_to_another_thread_gets_the_reply() {
+    assert_retransmission_is_answered(2);
 }
 
-fn comes_again(threads: usize) {
+fn assert_retransmission_is_answered(threads: usize) {
     run(async {
         let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
         let (cache, control) = (ReplyCache::default(), ServerControl::default());

@@ -186,7 +186,7 @@ async fn send_half(server: SocketAddr) {
 }
 
 #[test]
-fn calls_that_do_not_arrive_leave_memory_to_others() {
+fn incomplete_calls_leave_memory_to_others() {
     let limits = ServerLimits::new()
         .max_connections_per_peer(CONNECTIONS)
         .max_bytes_per_peer(8 * MIB);

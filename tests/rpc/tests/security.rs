@@ -278,7 +278,7 @@ fn protected_calls_are_served() {
 }
 
 #[test]
-fn what_is_not_as_signed_is_refused() {
+fn tampered_messages_are_rejected() {
     run(async {
         for (channel, store) in both().await {
             let context = establish(&channel).await;
@@ -303,7 +303,7 @@ fn what_is_not_as_signed_is_refused() {
 
 /// A retransmitted call has another sequence number, and is executed once.
 #[test]
-fn a_call_that_comes_again_is_executed_once() {
+fn a_retransmitted_call_is_executed_once() {
     run(async {
         let store = Arc::new(Store::default());
         let server = tcp::Server::bind("127.0.0.1:0", router(&store))
@@ -339,7 +339,7 @@ fn a_call_that_comes_again_is_executed_once() {
 
 /// A client whose connection is lost retransmits its call with another sequence number.
 #[test]
-fn a_call_is_sealed_each_time_that_it_is_sent() {
+fn each_transmission_is_sealed() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -366,7 +366,7 @@ fn a_call_is_sealed_each_time_that_it_is_sent() {
 }
 
 #[test]
-fn calls_that_cannot_be_protected_are_not_sent() {
+fn unprotectable_calls_are_not_sent() {
     run(async {
         for (channel, store) in both().await {
             let context = establish(&channel).await;

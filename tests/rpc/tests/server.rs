@@ -62,7 +62,7 @@ fn server(store: &Arc<Store>) -> ServerBuilder<(kv1::Server<Arc<Store>>, ())> {
 }
 
 #[test]
-fn all_addresses_offer_the_same_and_share_the_limits() {
+fn all_addresses_share_services_and_limits() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(2));
         let server = TestServer::start(&control).await;
@@ -79,7 +79,7 @@ fn all_addresses_offer_the_same_and_share_the_limits() {
 }
 
 #[test]
-fn it_drains_at_all_addresses_at_once() {
+fn a_server_drains_at_all_addresses() {
     run(async {
         let server = TestServer::start(&ServerControl::default()).await;
         let calls = [server.over_rdma(), server.over_tcp().await]
@@ -98,7 +98,7 @@ fn it_drains_at_all_addresses_at_once() {
 }
 
 #[test]
-fn nothing_is_served_if_an_address_is_not_available() {
+fn an_unavailable_address_prevents_the_start() {
     run(async {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
@@ -132,7 +132,7 @@ fn processor_time(name: &str) -> Duration {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_idle_server_takes_no_processor_time() {
+fn an_idle_server_uses_no_processor_time() {
     run(async {
         let server = TestServer::start(&ServerControl::default()).await;
         let client = server.over_rdma();

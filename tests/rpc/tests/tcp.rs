@@ -25,7 +25,7 @@ async fn client(server: &Running) -> Client<Channel> {
 }
 
 #[test]
-fn results_are_what_the_service_returns() {
+fn the_results_of_the_service_are_returned() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let kv = client(&server).await;
@@ -64,7 +64,7 @@ fn many_tasks_share_a_connection() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connecting_without_a_listener_fails() {
     run(async {
         let free = TcpListener::bind("127.0.0.1:0")
             .await
@@ -105,7 +105,7 @@ async fn answer(stream: &mut TcpStream, call: &[u8], number: u32) {
 }
 
 #[test]
-fn a_lost_connection_comes_again_from_the_same_port_and_executes_no_call_twice() {
+fn a_reconnection_uses_the_same_port() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -137,7 +137,7 @@ fn a_lost_connection_comes_again_from_the_same_port_and_executes_no_call_twice()
 }
 
 #[test]
-fn a_server_that_closes_every_connection_is_not_connected_to_all_the_time() {
+fn reconnection_attempts_are_delayed() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -164,7 +164,7 @@ fn channel_of(address: &str) -> Channel {
 }
 
 #[test]
-fn a_server_that_is_back_is_found_again() {
+fn a_restarted_server_is_found_again() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let (kv, address) = (client(&server).await, server.address);
@@ -213,7 +213,7 @@ fn a_channel_drains() {
 }
 
 #[test]
-fn limits_of_a_server_hold() {
+fn server_limits_are_enforced() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections(1));
         let server = serve_with(ServerConfig::new().max_record(1000), &control).await;
@@ -256,7 +256,7 @@ fn a_reply_that_is_too_long_ends_the_connection() {
 }
 
 #[test]
-fn rubbish_harms_nobody_else() {
+fn invalid_data_affect_no_other_client() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let kv = client(&server).await;
@@ -273,7 +273,7 @@ fn rubbish_harms_nobody_else() {
 }
 
 #[test]
-fn wrong_headers_are_answered_as_the_rfc_says() {
+fn invalid_headers_get_the_replies_of_the_rfc() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -315,7 +315,7 @@ fn wrong_headers_are_answered_as_the_rfc_says() {
 }
 
 #[test]
-fn a_call_that_comes_again_is_not_executed_again() {
+fn a_retransmitted_call_is_not_executed_again() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let call = put_call(7, b'a');

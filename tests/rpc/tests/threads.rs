@@ -110,17 +110,17 @@ async fn go_in_turn<D: Device>(device: &D) {
 }
 
 #[test]
-fn connections_go_to_the_threads_in_turn() {
+fn connections_are_assigned_in_turn() {
     run(async { go_in_turn(&Fabric::new().device()).await });
 }
 
 #[test]
-fn connections_of_other_processes_go_to_the_threads_in_turn() {
+fn connections_of_other_processes_are_assigned_in_turn() {
     run(async { go_in_turn(&IwarpDevice::new(IwarpConfig::default())).await });
 }
 
 #[test]
-fn the_thread_with_the_fewest_connections_gets_the_next_one() {
+fn the_least_loaded_thread_gets_the_next_connection() {
     run(async {
         let (fabric, fewest) = (Fabric::new(), ConnectionPlacement::FewestConnections);
         let server = Threads::start(&fabric.device(), 2, fewest).await;
@@ -148,7 +148,7 @@ fn the_thread_with_the_fewest_connections_gets_the_next_one() {
 }
 
 #[test]
-fn a_function_of_the_peer_names_the_thread() {
+fn a_function_of_the_peer_selects_the_thread() {
     run(async {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();
@@ -167,7 +167,7 @@ fn a_function_of_the_peer_names_the_thread() {
 }
 
 #[test]
-fn threads_have_the_limits_together() {
+fn threads_share_the_limits() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(3));
         let device = Fabric::new().device();
@@ -190,7 +190,7 @@ fn threads_have_the_limits_together() {
 }
 
 #[test]
-fn all_threads_answer_what_they_have_before_the_server_ends() {
+fn all_threads_drain_before_the_server_ends() {
     run(async {
         let server =
             Threads::start(&Fabric::new().device(), 2, ConnectionPlacement::RoundRobin).await;

@@ -46,7 +46,7 @@ fn calls_and_errors_pass_through_layers() {
 }
 
 #[test]
-fn a_layer_that_gives_up_a_call_does_not_know_whether_it_was_executed() {
+fn a_layer_timeout_leaves_the_execution_unknown() {
     run(async {
         let (channel, store) = channel();
         let service = ServiceBuilder::new()
@@ -63,7 +63,7 @@ fn a_layer_that_gives_up_a_call_does_not_know_whether_it_was_executed() {
 
 /// The errors of a tower buffer have the channel's errors as their source.
 #[test]
-fn an_error_of_a_layer_says_what_the_channel_knows() {
+fn a_layer_error_contains_the_channels_error() {
     /// A service that is never ready.
     #[derive(Clone)]
     struct Closed(CallError);
@@ -99,7 +99,7 @@ fn an_error_of_a_layer_says_what_the_channel_knows() {
 }
 
 #[test]
-fn a_layer_repeats_what_was_not_executed() {
+fn a_layer_repeats_unexecuted_calls() {
     #[derive(Clone)]
     struct RetryUnexecuted(u32);
 
@@ -159,7 +159,7 @@ fn a_layer_repeats_what_was_not_executed() {
 }
 
 #[test]
-fn a_call_that_waits_in_a_layer_is_begun_when_there_is_a_place() {
+fn a_call_waits_in_a_layer_for_a_slot() {
     run(async {
         let (channel, store) = channel();
         let service = ServiceBuilder::new().concurrency_limit(1).service(channel);

@@ -54,7 +54,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
 }
 
 #[test]
-fn a_handler_is_in_the_trace_of_its_caller() {
+fn a_handler_joins_the_trace_of_its_caller() {
     let ended = SpanRecorder::default();
     let subscriber = tracing_subscriber::registry().with(ended.clone());
     tracing::subscriber::with_default(subscriber, || {

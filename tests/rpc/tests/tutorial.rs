@@ -8,7 +8,7 @@ fn blocks(page: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn the_tutorial_shows_files_that_are_compiled() {
+fn the_tutorial_shows_compiled_files() {
     let files = [
         include_str!("../spec/kv.x"),
         include_str!("../spec/xdrgen.toml"),

@@ -107,7 +107,7 @@ fn inline_rpcs_allocate_nothing() {
 }
 
 #[test]
-fn arguments_apart_are_neither_copied_nor_allocated_for() {
+fn reduced_arguments_are_not_copied() {
     for mut ends in all_ends() {
         let mut copied = Vec::new();
         for bytes in [20_000, 100_000] {
@@ -131,7 +131,7 @@ fn arguments_apart_are_neither_copied_nor_allocated_for() {
 }
 
 #[test]
-fn results_apart_are_neither_copied_nor_allocated_for() {
+fn reduced_results_are_not_copied() {
     for mut ends in all_ends() {
         let mut copied = Vec::new();
         for bytes in [20_000, 100_000] {
@@ -156,7 +156,7 @@ fn results_apart_are_neither_copied_nor_allocated_for() {
 
 /// Placed data, and messages in several transmissions (rtrext-02).
 #[test]
-fn transmissions_are_not_allocated_for_and_placed_data_are_not_copied() {
+fn transmissions_allocate_and_copy_nothing() {
     type Rpc = Box<dyn Fn(&mut Ends)>;
     // The list of a call's items is allocated.
     let rpcs: [(&str, Rpc, bool, u64); 3] = [
@@ -185,7 +185,7 @@ fn transmissions_are_not_allocated_for_and_placed_data_are_not_copied() {
 
 /// Many concurrent calls cost no more: requests are posted together, and few are signaled.
 #[test]
-fn many_at_once_allocate_nothing() {
+fn concurrent_calls_allocate_nothing() {
     for mut ends in all_ends() {
         let burst = |ends: &mut Ends| {
             for _ in 0..16 {

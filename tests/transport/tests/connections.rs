@@ -183,7 +183,7 @@ fn a_thousand_connections_are_small() {
 }
 
 #[test]
-fn a_thousand_connections_that_share_their_receives_are_smaller() {
+fn a_thousand_connections_with_shared_receives_are_smaller() {
     let idle = thousand("idle, receives shared", 1, Some(1024));
     assert!(idle.allocated < 32 << 10, "{idle:?}");
     let busy = thousand(

@@ -63,7 +63,7 @@ fn answered<P: Method>(
 
 /// `wait` does not sleep while there are events that occurred without a turn.
 #[test]
-fn what_was_flushed_is_told_before_anybody_sleeps() {
+fn flushed_calls_are_reported_before_sleeping() {
     let fabric = Fabric::new();
     let address = serve(fabric.device());
     let mut driver = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
@@ -114,7 +114,7 @@ fn replies_do_not_wait_for_a_turn() {
 }
 
 #[test]
-fn who_sleeps_is_woken_and_calls_take_their_round_trips() {
+fn calls_take_their_round_trips() {
     let fabric = Fabric::with_delay(DELAY);
     let address = serve(fabric.device());
     let mut driver = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();

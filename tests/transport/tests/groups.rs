@@ -97,7 +97,7 @@ fn assert_placed(cost: Cost) {
 }
 
 // spec: rtr-3.3-b, rtr-7.2-c
-fn reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed(source: &impl DeviceSource) {
+fn reads_and_writes_need_no_exposed_memory(source: &impl DeviceSource) {
     let mut ends = both(source, placing());
     for seed in 0..10 {
         let bytes = &block::bytes()[seed..][..65_536];
@@ -112,13 +112,13 @@ fn reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed(source: &
     }
 }
 
-fn long_messages_take_one_message_each_way_where_they_fit(source: &impl DeviceSource) {
+fn long_messages_take_one_message_if_they_fit(source: &impl DeviceSource) {
     let mut ends = both(source, placing());
     let (cost, ()) = cost(&mut ends, |ends| ends.echo(&block::bytes()[..16_384]));
     assert_eq!((cost.sends, cost.moves, cost.exposures), (2, 0, 0));
 }
 
-fn long_messages_go_in_several_transmissions(source: &impl DeviceSource) {
+fn long_messages_use_several_transmissions(source: &impl DeviceSource) {
     let bytes = &block::bytes()[..16_380];
     let mut several = both(source, RtrExtConfig::ALL);
     for _ in 0..20 {
@@ -136,7 +136,7 @@ fn long_messages_go_in_several_transmissions(source: &impl DeviceSource) {
     assert_eq!((cost.sends, cost.moves, cost.exposures), (2, 2, 2));
 }
 
-fn messages_of_all_sizes_arrive_whole(source: &impl DeviceSource) {
+fn messages_of_all_sizes_arrive_intact(source: &impl DeviceSource) {
     let by_choice = RtrExtConfig {
         placement: ResultPlacement::Choice,
         preference: MethodPreference::Groups,
@@ -166,7 +166,7 @@ fn messages_of_all_sizes_arrive_whole(source: &impl DeviceSource) {
 }
 
 /// Two results of one reply, each in separate memory or inline.
-fn results_of_one_reply_are_told_apart(source: &impl DeviceSource) {
+fn results_of_one_reply_are_distinguished(source: &impl DeviceSource) {
     for placement in [
         ResultPlacement::Cheaper,
         ResultPlacement::Explicit,
@@ -206,7 +206,7 @@ fn results_of_one_reply_are_told_apart(source: &impl DeviceSource) {
     }
 }
 
-fn a_peer_without_it_is_served_as_ever(source: &impl DeviceSource) {
+fn a_peer_without_the_extension_is_served(source: &impl DeviceSource) {
     let probing = RtrExtConfig {
         probe: true,
         ..placing()
@@ -224,7 +224,7 @@ fn a_peer_without_it_is_served_as_ever(source: &impl DeviceSource) {
     }
 }
 
-fn structures_that_the_device_does_not_take_are_refused(source: &impl DeviceSource) {
+fn structures_beyond_the_device_limits_are_rejected(source: &impl DeviceSource) {
     let mut driver = Driver::new(&source.open(), &Budget::new(1 << 24), 256).unwrap();
     let address = source.address();
     let with = |segments: &[BufferSegment]| {
@@ -256,11 +256,11 @@ fn structures_that_the_device_does_not_take_are_refused(source: &impl DeviceSour
 }
 
 on_every_device!(
-    reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed,
-    long_messages_take_one_message_each_way_where_they_fit,
-    long_messages_go_in_several_transmissions,
-    messages_of_all_sizes_arrive_whole,
-    results_of_one_reply_are_told_apart,
-    a_peer_without_it_is_served_as_ever,
-    structures_that_the_device_does_not_take_are_refused,
+    reads_and_writes_need_no_exposed_memory,
+    long_messages_take_one_message_if_they_fit,
+    long_messages_use_several_transmissions,
+    messages_of_all_sizes_arrive_intact,
+    results_of_one_reply_are_distinguished,
+    a_peer_without_the_extension_is_served,
+    structures_beyond_the_device_limits_are_rejected,
 );

@@ -292,7 +292,7 @@ fn streams() -> Vec<Stream> {
 }
 
 #[test]
-fn what_breaks_a_rule_ends_the_connection() {
+fn protocol_violations_end_the_connection() {
     // rfc: 5040-5.4-g, 5040-6.1-a, 5040-6.1-e, 5040-6.2.1-a, 5040-6.2.1-c, 5040-6.2.1-d, 5040-7-b
     // rfc: 5040-7.1-b, 5041-3-l, 5041-6.2.2-a, 5041-6.2.2-c, 5041-6.2.2-d, 5041-7.1-j
     let server = Server::new();
@@ -334,7 +334,7 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection() {
+fn invalid_requests_end_the_connection() {
     // rfc: 5044-7.1.1-b, 5044-7.1.1-r, 5044-7.1.2-c, 5044-7.1.2-d, 5044-7.1.2-l, 5044-7.1.2-p
     // rfc: 5044-7.1.2-t, 5044-8-e
     let server = Server::new();
@@ -354,7 +354,7 @@ fn what_is_no_request_ends_the_connection() {
 
 /// Connections without a request block others only until their timeout.
 #[test]
-fn connections_in_their_setup_are_limited() {
+fn concurrent_setups_are_limited() {
     // rfc: 5044-7.1.2-p, 5044-7.1.2-t
     let server = Server::new();
     let silent: Vec<TcpStream> = (0..10 * SETUPS).map(|_| server.connect()).collect();
@@ -365,7 +365,7 @@ fn connections_in_their_setup_are_limited() {
 
 /// A reset after each byte of a connection: of its setup, of its messages, and of its data.
 #[test]
-fn a_reset_may_come_at_each_byte() {
+fn a_reset_is_handled_at_each_byte() {
     let server = Server::new();
     let (_, request) = MpaInitiator::new(options()).unwrap();
     let call = untagged([0x41, 0x43], 0, 1, 0, &call());
@@ -401,7 +401,7 @@ fn is_waiting(initiator: &mut MpaInitiator, stream: &mut TcpStream) -> bool {
 /// An initiator that cannot use a responder's reply sends a Terminate with the reason (RFC 6581,
 /// section 9): it accepts fewer RDMA Reads, or supports other ready-to-receive messages.
 #[test]
-fn an_initiator_that_is_refused_says_why() {
+fn an_initiator_terminates_an_unsuitable_reply() {
     // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
     let replies = [
         ([0x50, 2, 0, 4, 0, 1, 0x3f, 0xfe], false, 6),
@@ -444,7 +444,7 @@ fn an_initiator_that_is_refused_says_why() {
 
 /// A server that accepts and reads nothing more: TCP's window closes, and keep-alive detects it.
 #[test]
-fn a_window_that_never_opens_ends_the_connection() {
+fn a_closed_window_ends_the_connection() {
     let listener = TcpListener::bind(ends::any_address()).unwrap();
     let small = socket2::SockRef::from(&listener).set_recv_buffer_size(4096);
     small.unwrap();
@@ -493,7 +493,7 @@ fn descriptors() -> usize {
 /// A silent peer gets RDMA Writes of 0 bytes after the first message: Linux's siw needs one to
 /// notice the message.
 #[test]
-fn an_initiator_nudges_a_peer_that_says_nothing() {
+fn an_initiator_nudges_a_silent_peer() {
     let listener = TcpListener::bind(ends::any_address()).unwrap();
     let device = IwarpDevice::default();
     let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();

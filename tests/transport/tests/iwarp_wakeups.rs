@@ -19,7 +19,7 @@ use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 const SLEEP: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_transfer_of_many_system_calls_does_not_wait_for_a_timeout() {
+fn a_long_transfer_does_not_wait_for_a_timeout() {
     let ended = AtomicBool::new(false);
     let (announce, announced) = mpsc::channel();
     thread::scope(|scope| {

@@ -210,7 +210,7 @@ fn with_chunks() {
 }
 
 #[test]
-fn with_data_that_the_sends_place() {
+fn with_data_placed_by_sends() {
     assert!(
         every_turn(true, |config| config.with_rtr(RtrExtConfig {
             preference: MethodPreference::Groups,
@@ -220,7 +220,7 @@ fn with_data_that_the_sends_place() {
 }
 
 #[test]
-fn with_transmissions_and_memory_that_is_exposed() {
+fn with_transmissions_and_exposed_memory() {
     let explicit = RtrExtConfig {
         preference: MethodPreference::Groups,
         placement: ResultPlacement::Explicit,

@@ -150,7 +150,7 @@ fn words(writer: &mut Writer<'_>, words: &[u32]) -> Result<(), WriteError> {
 
 /// Each operation of a call has its own buffers for results, which other operations do not use.
 // spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s
-fn results_of_several_operations_are_held_apart(source: &impl DeviceSource) {
+fn results_of_several_operations_are_separate(source: &impl DeviceSource) {
     for placement in [
         ResultPlacement::Cheaper,
         ResultPlacement::Explicit,
@@ -194,7 +194,7 @@ fn results_without_an_operation_stay_in_the_reply(source: &impl DeviceSource) {
     assert_eq!(found, (4 + 8 + 8 + 3_000, vec![0; 3]));
 }
 
-fn operations_with_more_results_than_buffers_are_refused(source: &impl DeviceSource) {
+fn operations_with_excess_results_are_rejected(source: &impl DeviceSource) {
     let mut drivers = Drivers::new(source, placing());
     let buf = drivers.near.pool().take(100).unwrap();
     let back = drivers.call(&[1, 2], [buf]).unwrap_err();
@@ -205,7 +205,7 @@ fn operations_with_more_results_than_buffers_are_refused(source: &impl DeviceSou
     assert_eq!(back.buffers.results.len(), 1);
 }
 
-fn the_callers_own_memory_is_what_a_result_goes_to(source: &impl DeviceSource) {
+fn a_result_is_placed_in_the_callers_memory(source: &impl DeviceSource) {
     let mut drivers = Drivers::new(source, placing());
     let own = vec![0; 65_536];
     let own = Buf::adopt(drivers.near.device(), &Budget::new(1 << 20), own).unwrap();
@@ -217,8 +217,8 @@ fn the_callers_own_memory_is_what_a_result_goes_to(source: &impl DeviceSource) {
 }
 
 on_every_device!(
-    results_of_several_operations_are_held_apart,
+    results_of_several_operations_are_separate,
     results_without_an_operation_stay_in_the_reply,
-    operations_with_more_results_than_buffers_are_refused,
-    the_callers_own_memory_is_what_a_result_goes_to,
+    operations_with_excess_results_are_rejected,
+    a_result_is_placed_in_the_callers_memory,
 );

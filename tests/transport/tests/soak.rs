@@ -57,7 +57,7 @@ fn faults(random: &mut Random) -> Faults {
 }
 
 #[test]
-fn calls_end_once_whatever_goes_wrong() {
+fn calls_end_once_in_spite_of_faults() {
     let (seed, end) = begin();
     let mut random = Random(seed);
     let fabric = Fabric::new();
@@ -161,7 +161,7 @@ fn threads_do_not_wait_for_each_other() {
 
 /// Delayed work progresses while both ends wait in separate threads.
 #[test]
-fn delays_hold_up_nobody_who_waits() {
+fn delayed_work_wakes_waiting_ends() {
     let fabric = Fabric::new();
     fabric.inject(Faults {
         seed: 5,

@@ -78,7 +78,7 @@ fn calls_have_spans_at_both_ends() {
 }
 
 #[test]
-fn an_rpc_has_a_span_that_says_how_it_travelled_and_why() {
+fn an_rpc_span_has_the_transfer_method_and_its_reason() {
     let lines = logged(Level::DEBUG, || {
         let mut ends = Ends::new(Config::client(), Config::server());
         ends.write(&bytes()[..1 << 16]);

@@ -20,7 +20,7 @@ fn opens_handles(dir: &HostDir) -> bool {
 }
 
 #[test]
-fn handles_that_were_never_given_out_are_bad() {
+fn forged_handles_are_bad() {
     let dir = HostDir::new(0o755);
     fs::write(dir.path.join("file"), "x").unwrap();
     for kernel_handles in [true, false] {
@@ -45,7 +45,7 @@ fn handles_that_were_never_given_out_are_bad() {
 }
 
 #[test]
-fn handles_outlive_the_server_if_its_key_does() {
+fn handles_outlive_the_server_with_the_same_key() {
     let dir = HostDir::new(0o755);
     if !opens_handles(&dir) {
         return;
@@ -87,7 +87,7 @@ fn handles_outlive_the_server_if_its_key_does() {
 }
 
 #[test]
-fn numbers_end_with_the_server() {
+fn numbered_handles_end_with_the_server() {
     let (dir, key) = (HostDir::new(0o755), HandleKey::random().unwrap());
     fs::write(dir.path.join("file"), "x").unwrap();
     let first = std::sync::Mutex::new(Vec::new());
@@ -116,7 +116,7 @@ async fn is_stale_after(world: &World, name: &[u8], remove: impl FnOnce()) {
 }
 
 #[test]
-fn an_object_that_is_gone_is_stale_and_stays_it() {
+fn a_removed_object_stays_stale() {
     let dir = HostDir::new(0o755);
     for kernel_handles in [true, false] {
         let host = open(&dir, &HandleKey::random().unwrap(), kernel_handles);
@@ -148,7 +148,7 @@ fn an_object_that_is_gone_is_stale_and_stays_it() {
 }
 
 #[test]
-fn the_key_is_in_a_file_for_its_owner_alone() {
+fn the_key_file_is_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
     let key = HandleKey::from_file(&path).unwrap();

@@ -59,7 +59,7 @@ fn with_entries(test: impl AsyncFn(&World, &HostDir)) {
 }
 
 #[test]
-fn entries_that_are_removed_while_listing_hide_no_others() {
+fn removals_during_a_listing_hide_no_entries() {
     with_entries(async |world, dir| {
         let seen = list(world, &world.root, async |names: &[String]| {
             for name in names.iter().filter(|name| !name.starts_with('.')) {
@@ -75,7 +75,7 @@ fn entries_that_are_removed_while_listing_hide_no_others() {
 }
 
 #[test]
-fn entries_that_stay_are_listed_once_while_others_come_and_go() {
+fn unchanged_entries_are_listed_once() {
     with_entries(async |world, dir| {
         let mut added = 0;
         let seen = list(world, &world.root, async |names: &[String]| {

@@ -75,7 +75,7 @@ async fn attack(world: &World, name: &[u8]) {
 }
 
 #[test]
-fn a_symbolic_link_that_takes_a_directorys_place_leads_nowhere() {
+fn a_directory_replaced_by_a_symbolic_link_is_not_followed() {
     let dir = HostDir::new(0o755);
     let (outside, inside) = (dir.path.with_file_name("outside"), dir.path.join("swapped"));
     fs::create_dir(&outside).unwrap();
@@ -112,7 +112,7 @@ fn a_symbolic_link_that_takes_a_directorys_place_leads_nowhere() {
 }
 
 #[test]
-fn a_directory_that_is_moved_out_has_no_parent() {
+fn a_directory_moved_out_has_no_parent() {
     let dir = HostDir::new(0o755);
     let outside = dir.path.with_file_name("outside");
     fs::create_dir(&outside).unwrap();

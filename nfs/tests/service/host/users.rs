@@ -104,7 +104,7 @@ fn new_objects_belong_to_their_caller() {
 }
 
 #[test]
-fn groups_count() {
+fn groups_give_access() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;
@@ -126,7 +126,7 @@ fn groups_count() {
 }
 
 #[test]
-fn the_owner_reads_and_writes_whatever_the_mode_says() {
+fn the_owner_reads_and_writes_with_any_mode() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;
@@ -168,7 +168,7 @@ fn the_owner_reads_and_writes_whatever_the_mode_says() {
 }
 
 #[test]
-fn who_may_write_touches_a_file_and_takes_its_set_uid_bit() {
+fn a_writer_touches_a_file_and_clears_its_set_uid_bit() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;
@@ -199,7 +199,7 @@ fn who_may_write_touches_a_file_and_takes_its_set_uid_bit() {
 }
 
 #[test]
-fn calls_of_many_users_at_once_do_not_mix() {
+fn concurrent_users_do_not_mix() {
     let dir = HostDir::new(0o777);
     if !is_root() {
         return;
@@ -235,7 +235,7 @@ fn calls_of_many_users_at_once_do_not_mix() {
 }
 
 #[test]
-fn a_server_that_may_not_act_as_others_is_one_user() {
+fn an_unprivileged_server_acts_as_one_user() {
     let dir = HostDir::new(0o755);
     let path = dir.path.clone();
     // Each thread has its own capabilities.
@@ -261,7 +261,7 @@ fn a_server_that_may_not_act_as_others_is_one_user() {
 
 /// The server keeps files open, but checks permissions for every call.
 #[test]
-fn permissions_that_change_hold_for_the_next_call() {
+fn changed_permissions_apply_to_the_next_call() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;

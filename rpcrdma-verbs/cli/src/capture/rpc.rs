@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_have_names() {
+    fn known_procedures_have_names() {
         let bytes = words(&[7, 0, 2, 100_003, 3, 6, 0, 0, 0, 0]);
         let Some(RpcHeader::Call(call)) = RpcHeader::parse(&bytes, 7) else {
             panic!("it is a call");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_have_a_status_behind_their_verifier() {
+    fn reply_status_follows_the_verifier() {
         let bytes = words(&[7, 1, 0, 6, 8, 1, 2, 4]);
         let reply = RpcHeader::parse(&bytes, 7);
         assert_eq!(reply, Some(RpcHeader::Reply(RpcReply::Accepted(4))));

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_come_in_order_whatever_the_order_of_the_capture() {
+    fn segments_are_reordered() {
         let mut stream = Direction::default();
         assert_eq!(stream.segment(header(u32::MAX - 1, true), &[], 0), []);
         // The sequence numbers wrap between these segments.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_and_was_not_seen_is_missing() {
+    fn acknowledged_but_uncaptured_bytes_are_missing() {
         let mut stream = Direction::default();
         assert_eq!(stream.segment(header(0, false), b"ab", 2), [bytes(b"ab")]);
         assert_eq!(stream.segment(header(5, false), b"fg", 2), []);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_capture_has_cut_is_missing() {
+    fn truncated_bytes_are_missing() {
         let mut stream = Direction::default();
         let parts = stream.segment(header(0, false), b"ab", 5);
         assert_eq!(parts, [bytes(b"ab"), StreamPart::Gap(3)]);

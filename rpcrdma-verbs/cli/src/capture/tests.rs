@@ -173,7 +173,7 @@ fn every_message_is_found() {
 }
 
 #[test]
-fn pcapng_of_either_order_is_the_same() {
+fn pcapng_in_either_byte_order_is_read() {
     for frames in [Frames::Roce, Frames::Iwarp] {
         let file = capture(frames);
         let of_pcap = without_times(&events(&file).unwrap());
@@ -187,7 +187,7 @@ fn pcapng_of_either_order_is_the_same() {
 /// Without any one frame, each printed message is one that was sent, and each missing message is
 /// reported as lost.
 #[test]
-fn every_missing_frame_is_told() {
+fn every_missing_frame_is_reported() {
     for frames in [Frames::Roce, Frames::Iwarp] {
         let file = capture(frames);
         let whole = events(&file).unwrap();
@@ -271,7 +271,7 @@ impl Random {
 }
 
 #[test]
-fn no_damage_makes_it_panic() {
+fn damage_causes_no_panic() {
     let seed = std::env::var("RPCRDMA_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());

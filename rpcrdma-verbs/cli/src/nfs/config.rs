@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_named() {
+    fn errors_in_a_file_are_located() {
         let export = "[[export]]\npath = \"/a\"\ndir = \"/srv\"\n";
         let twice = export.repeat(2);
         for (text, error) in [

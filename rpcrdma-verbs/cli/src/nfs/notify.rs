@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_arrives_at_names_and_paths() {
+    fn states_reach_abstract_and_path_sockets() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let of_path = UnixDatagram::bind(&path).unwrap();

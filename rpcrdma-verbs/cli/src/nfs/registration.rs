@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_for_both_families_is_registered_for_both() {
+    fn a_dual_stack_socket_is_registered_for_both_families() {
         let of = |tcp: &str, rdma: Option<&str>| {
             let entries = entries(tcp.parse().unwrap(), rdma.map(|rdma| rdma.parse().unwrap()));
             let entry = |entry: RpcbindEntry| (entry.program, entry.netid());

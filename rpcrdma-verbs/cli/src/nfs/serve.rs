@@ -231,8 +231,8 @@ impl Serve {
         let first = paths.first().copied().unwrap_or("/");
         let mount = |proto, port| {
             outln!(
-                "    mount -t nfs -o \
-                vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock ADDR:{first} /mnt",
+                "    mount -t nfs -o vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock \
+                 ADDR:{first} /mnt",
                 tcp.port(),
             );
             Ok::<(), OutputError>(())

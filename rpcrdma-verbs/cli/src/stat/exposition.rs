@@ -171,7 +171,7 @@ http_request_duration_seconds_count 144320
     }
 
     #[test]
-    fn other_text_is_refused_at_its_line() {
+    fn malformed_lines_are_reported() {
         for line in [
             "<html>",
             "a",

@@ -56,7 +56,7 @@ mod tests {
     use super::body;
 
     #[test]
-    fn answers_have_a_body_or_say_why_not() {
+    fn responses_have_a_body_or_an_error() {
         let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na\n";
         assert_eq!(body(whole.as_bytes()), Ok("a\n".to_owned()));
         assert_eq!(body(b"HTTP/1.0 200 OK\r\n\r\nb"), Ok("b".to_owned()));

@@ -226,7 +226,7 @@ rpc_server_connections{{server=\"nfs\"}} 0
     }
 
     #[test]
-    fn a_page_is_a_table() {
+    fn one_page_makes_a_table() {
         let page = page(100, 50);
         let report = Report::new(&page, None);
         let lines = report.lines(false);
@@ -247,7 +247,7 @@ rpc_server_connections{{server=\"nfs\"}} 0
     }
 
     #[test]
-    fn two_pages_have_rates() {
+    fn two_pages_make_rates() {
         let (before, after) = (page(100, 50), page(300, 50));
         let report = Report::new(&after, Some((&before, Duration::from_secs(2))));
         let lines = report.lines(false);

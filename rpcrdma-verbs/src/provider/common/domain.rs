@@ -583,7 +583,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_keys_are_those_that_were_given_out() {
+    fn hidden_keys_round_trip() {
         // rfc: 5040-8.1.1-i, 5040-8.1.1-j
         let secret = Secret::random();
         let keys: HashSet<u32> = (0..1 << 16)

@@ -28,7 +28,8 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
         }
         // The error that libibverbs returns for any cause.
         ("ibv_open_device", Errno::NOENT) => {
-            "/dev/infiniband/uverbs* is not there (the kernel's module ib_uverbs), or not to be read and written by this user"
+            "/dev/infiniband/uverbs* is not there (the kernel's module ib_uverbs), or not to \
+             be read and written by this user"
         }
         ("ibv_create_qp" | "ibv_create_cq" | "ibv_create_srq", Errno::INVAL) => {
             "more requests, receives or completions than the device has: `rpcrdma devices` lists \
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn others_name_verb_and_cause_alone() {
+    fn other_causes_have_no_hint() {
         assert_eq!(
             says("ibv_alloc_mw", Errno::NOMEM),
             "ibv_alloc_mw: Cannot allocate memory (os error 12)"

@@ -62,7 +62,8 @@ impl SendStaging {
     /// Returns true if a window is bound that this list already binds. The device reads the key
     /// from the window, so the list must be posted first.
     pub(super) fn binds(&self, operation: &Operation) -> bool {
-        matches!(operation, Operation::Bind { window, .. } if self.binds.iter().any(|bind| bind.number == *window))
+        let is_bound = |window| self.binds.iter().any(|bind| bind.number == window);
+        matches!(operation, Operation::Bind { window, .. } if is_bound(*window))
     }
 
     /// Adds a request of a queue pair.

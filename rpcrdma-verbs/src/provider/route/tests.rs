@@ -87,7 +87,7 @@ impl Drop for Fake {
 }
 
 #[test]
-fn the_route_decides() {
+fn the_route_selects_the_device() {
     let fake = Fake::new("route", "4: ACTIVE", "1: CA");
     let hardware = Some("mlx5_0".to_owned());
     for (peer, expected) in [
@@ -114,7 +114,7 @@ fn the_route_decides() {
 }
 
 #[test]
-fn a_device_without_a_link_or_connections_is_not_chosen() {
+fn unusable_devices_are_not_selected() {
     for (name, state, kind) in [
         ("down", "1: DOWN", "1: CA"),
         ("efa", "4: ACTIVE", "7: unspecified"),
@@ -128,7 +128,7 @@ fn a_device_without_a_link_or_connections_is_not_chosen() {
 }
 
 #[test]
-fn a_host_that_tells_nothing_has_iwarp() {
+fn a_host_without_tables_uses_iwarp() {
     let root = std::env::temp_dir().join("rpcrdma-no-such-host");
     let host = Host { root };
     assert_eq!(host.device_towards([192, 0, 2, 1].into()), None);

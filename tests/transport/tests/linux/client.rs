@@ -311,7 +311,7 @@ fn its_first_calls_are_answered() {
 /// Compares its first messages byte by byte, and checks how it uses the server's private data, and
 /// a grant of zero.
 #[test]
-fn its_first_messages_are_as_we_know_them() {
+fn its_first_messages_are_unchanged() {
     let Some(linux) = linux() else { return };
     let sizes = PrivateData::from_sizes(2048, 8192).encode();
     let trace = Trace::new();

@@ -200,7 +200,7 @@ fn table() -> String {
 }
 
 #[test]
-fn ours_are_those_of_the_documentation() {
+fn the_engine_matches_the_documentation() {
     for case in cases::all() {
         assert_eq!(ours(&case), case.ours, "{}", case.name);
     }
@@ -213,7 +213,7 @@ fn ours_are_those_of_the_documentation() {
 }
 
 #[test]
-fn linux_answers_as_the_documentation_says() {
+fn linux_matches_the_documentation() {
     let Some(peer) = Linux::new() else { return };
     let device = peer.open();
     let mut others = Vec::new();

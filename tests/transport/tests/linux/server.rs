@@ -183,7 +183,7 @@ fn null_calls_are_answered_with_a_reply_chunk_offered() {
 
 /// It tolerates probes: RDMA Writes of 0 bytes, or RDMA Reads on iWARP.
 #[test]
-fn a_quiet_connection_stays() {
+fn an_idle_connection_stays() {
     let Some(linux) = Linux::new() else { return };
     let mut caller = Caller::new(&linux, Config::client());
     caller.null(3, Credentials::None, 0);
@@ -201,7 +201,7 @@ fn a_quiet_connection_stays() {
 
 /// It rejects an unknown version with a message of that version, which lists its own version.
 #[test]
-fn version_two_is_refused_as_we_know_it() {
+fn version_two_is_rejected_as_before() {
     let Some(linux) = Linux::new() else { return };
     let ours = PrivateData::from_sizes(4096, 4096).encode();
     let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours).expect("a connection");

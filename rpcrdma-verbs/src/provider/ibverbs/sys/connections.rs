@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn private_data_is_copied_as_long_as_it_is() {
+    fn private_data_is_copied_completely() {
         let bytes = [7; 255];
         let parameters = Parameters {
             private_data: &bytes[..56],

@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_device_itself_proves_that_it_is_gone() {
+    fn eio_alone_does_not_prove_a_removed_device() {
         let codes = [
             Errno::IO,
             Errno::BUSY,
