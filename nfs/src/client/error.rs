@@ -82,7 +82,7 @@ impl fmt::Display for ClientError {
             Self::Status { procedure, status } => write!(f, "{procedure}: {}", status.name()),
             Self::Mount(status) => write!(f, "MOUNTPROC3_MNT: {}", status.name()),
             Self::Rpc(error) => error.fmt(f),
-            Self::Offset => f.write_str("the bytes reach beyond the last offset of a file"),
+            Self::Offset => f.write_str("the range reaches beyond the last offset of a file"),
             Self::Protocol { procedure, fault } => write!(f, "{procedure}: {fault}"),
         }
     }
@@ -91,13 +91,13 @@ impl fmt::Display for ClientError {
 impl fmt::Display for ProtocolFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Count => "the server returns another count of bytes than it may",
+            Self::Count => "the server returns an invalid count of bytes",
             Self::NoProgress => "the server transfers no bytes, and the file does not end",
-            Self::Stability => "the server wrote less stably than it was asked to",
-            Self::NoLimit => "the server takes 0 bytes at most",
-            Self::Cookies => "the server lists a directory without an end",
-            Self::Name => "the server returns a name that no directory has",
-            Self::Verifier => "the server loses what is written, again and again",
+            Self::Stability => "the server wrote less stably than requested",
+            Self::NoLimit => "the server has a limit of 0 bytes",
+            Self::Cookies => "the server returns an endless directory",
+            Self::Name => "the server returns an invalid name",
+            Self::Verifier => "the server repeatedly loses written data",
         })
     }
 }

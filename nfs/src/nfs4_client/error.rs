@@ -100,12 +100,12 @@ impl fmt::Display for Nfs4Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Results => "the reply has the results of other operations",
-            Self::Slot => "the reply is that of another slot or sequence number",
-            Self::Count => "the server transfers more bytes than it may",
+            Self::Slot => "the reply belongs to another slot or sequence number",
+            Self::Count => "the server transfers too many bytes",
             Self::NoProgress => "the server transfers no bytes, and the file does not end",
-            Self::Stability => "the server wrote less stably than it was asked to",
-            Self::Attributes => "the attributes are not those that were asked for",
-            Self::Limits => "the session has no room for a call",
+            Self::Stability => "the server wrote less stably than requested",
+            Self::Attributes => "the attributes were not requested or are malformed",
+            Self::Limits => "the session is too small for a call",
             Self::Direction => "the server binds the connection to another channel",
         })
     }

@@ -346,7 +346,7 @@ fn long_reply(world: &mut TestPair) -> Result<(), String> {
 fn backward(world: &mut TestPair) -> Result<(), String> {
     let call = world.client.ready().begin(&mut world.near);
     world.end(call)?;
-    let connection = world.block.ready().ok_or("nobody is ready")?;
+    let connection = world.block.ready().ok_or("no client is ready")?;
     let caller = world.server.caller(connection);
     let caller = callback1::Client::new(caller.ok_or("the client is gone")?);
     let call = caller.next(&7).begin(&mut world.far);

@@ -193,7 +193,7 @@ pub(crate) fn traffic_class(text: &str) -> Result<u8, String> {
         Some(digits) => u8::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("{text} is no traffic class, like 104 or 0x68"))
+    parsed.map_err(|_| format!("{text} is not a traffic class, like 104 or 0x68"))
 }
 
 /// Parses an address with or without a port.
@@ -205,5 +205,5 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     };
     with_port
         .or_else(|_| without())
-        .map_err(|_| format!("{text} is no address, like 192.0.2.1 or 192.0.2.1:20049"))
+        .map_err(|_| format!("{text} is not an address, like 192.0.2.1 or 192.0.2.1:20049"))
 }

@@ -95,7 +95,7 @@ impl Exporter {
                 // A client that disconnects is not an error of the server.
                 Ok((stream, _)) => drop(self.answer(stream)),
                 Err(error) => {
-                    tracing::warn!(%error, "metrics: can't accept");
+                    tracing::warn!(%error, "metrics: can't accept a connection");
                     std::thread::sleep(PAUSE);
                 }
             }

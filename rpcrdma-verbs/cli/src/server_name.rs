@@ -27,7 +27,7 @@ impl FromStr for ServerName {
         if text.parse::<IpAddr>().is_ok() {
             return Ok(named(text, None));
         }
-        let wrong = || format!("{text} is no host, like server, server:20049, 192.0.2.1 or ::1");
+        let wrong = || format!("{text} is not a host, like server, server:20049, 192.0.2.1 or ::1");
         let (host, port) = match text.split_once(':') {
             Some((host, port)) => (host, Some(port.parse().map_err(|_| wrong())?)),
             None => (text, None),

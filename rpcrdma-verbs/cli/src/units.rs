@@ -30,12 +30,12 @@ pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
 }
 
 fn no_size(text: &str) -> String {
-    format!("{text} is no number of bytes, like 4096, 64K, 1M or 2G")
+    format!("{text} is not a number of bytes, like 4096, 64K, 1M or 2G")
 }
 
 /// Parses a time: `20us`, `1.5ms`, `10s`, `5m` or `2h`. Only 0 needs no unit.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text} is no time, like 20us, 500ms, 10s, 5m or 2h");
+    let wrong = || format!("{text} is not a time, like 20us, 500ms, 10s, 5m or 2h");
     let (number, unit) = split(text);
     let seconds = match unit {
         "us" => 1e-6,

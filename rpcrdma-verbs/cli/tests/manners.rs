@@ -88,14 +88,14 @@ impl Drop for Running {
 fn invalid_arguments_exit_with_2() {
     for (arguments, text) in [
         (&["ping"][..], "--connect <HOST[:PORT]>"),
-        (&["ping", "--connect", "a b"], "is no host"),
+        (&["ping", "--connect", "a b"], "is not a host"),
         (
             &["ping", "--connect", "::1", "--timeout", "10"],
             "10s are seconds",
         ),
         (
             &["ping", "--connect", "::1", "--size", "1MB"],
-            "is no number of bytes",
+            "is not a number of bytes",
         ),
         (
             &["ping", "--connect", "::1", "--size", "4G"],
@@ -119,8 +119,11 @@ fn invalid_arguments_exit_with_2() {
         ),
         (&["bench", "--duration", "3"], "3s are seconds"),
         (&["bench", "--size", "0"], "must be one or more"),
-        (&["bench", "--working-set", "1e9"], "is no number of bytes"),
-        (&["serve", "--bind", "nowhere"], "is no address"),
+        (
+            &["bench", "--working-set", "1e9"],
+            "is not a number of bytes",
+        ),
+        (&["serve", "--bind", "nowhere"], "is not an address"),
         (&["frobnicate"], "unrecognized subcommand"),
         (
             &["nfs", "bench", "server:/", "--size", "0"],

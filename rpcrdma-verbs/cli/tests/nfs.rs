@@ -167,8 +167,8 @@ fn refused(options: &[&str]) -> String {
 
 #[test]
 fn server_errors_are_specific() {
-    assert!(refused(&["--memory", "--export", "data"]).contains("data is no path from the root"));
-    assert!(refused(&["--memory", "--rdma=nowhere"]).contains("nowhere is no address"));
+    assert!(refused(&["--memory", "--export", "data"]).contains("data is not an absolute path"));
+    assert!(refused(&["--memory", "--rdma=nowhere"]).contains("nowhere is not an address"));
     assert!(refused(&["--memory", "--device", "nosuch0"]).contains("nosuch0"));
     assert!(refused(&["--memory", "--squash", "some"]).contains("some is none of"));
     assert!(refused(&["--memory", "--network", "192.0.2.1/24"]).contains("bits beyond"));

@@ -44,7 +44,7 @@ fn open(name: Option<String>) -> AnyDevice {
         return IwarpDevice::default().into();
     };
     AnyDevice::open(&name).unwrap_or_else(|error| {
-        tracing::info!(device = name, %error, "RDMA hardware cannot be used: iWARP over TCP is");
+        tracing::info!(device = name, %error, "RDMA hardware is not usable: using iWARP over TCP");
         IwarpDevice::default().into()
     })
 }

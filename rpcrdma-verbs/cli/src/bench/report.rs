@@ -110,7 +110,8 @@ fn json(
     let [half, ninety, ninety_nine, last] = sums.percentiles;
     let mut json = serde_json::json!({
         "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth,
-        "connections": connections, "shared_receives": shared_receives, "threads": threads, "apart": apart,
+        "connections": connections, "shared_receives": shared_receives,
+        "threads": threads, "apart": apart,
         "protocol": options.protocol.number(),
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
         "raw_ns": others.raw.map(|raw| raw[1]), "raw_ns_least": others.raw.map(|raw| raw[0]),

@@ -337,7 +337,10 @@ mod tests {
             ),
             ("[limits]\nmax_calls = 0", "nonzero"),
             ("[limits]\nmax_bytes = \"0\"", "0 bytes are too few"),
-            ("[limits]\nmax_bytes = \"1X\"", "1X is no number of bytes"),
+            (
+                "[limits]\nmax_bytes = \"1X\"",
+                "1X is not a number of bytes",
+            ),
             ("[limits]\nhandler_time = \"10\"", "10s are seconds"),
             ("[limits]\nhandler_time = \"0s\"", "`none` is for no limit"),
             ("[[export]]\npath = \"/a\"", "missing field `dir`"),

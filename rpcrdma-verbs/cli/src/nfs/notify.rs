@@ -11,7 +11,7 @@ pub(super) fn notify(state: &str) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Err(error) = send(&socket, state)
     {
-        tracing::warn!(%error, state, "the service manager can't be told");
+        tracing::warn!(%error, state, "can't notify the service manager");
     }
 }
 

@@ -231,8 +231,8 @@ impl Serve {
         let first = paths.first().copied().unwrap_or("/");
         let mount = |proto, port| {
             outln!(
-                "    mount -t nfs -o vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock \
-                 ADDR:{first} /mnt",
+                "    mount -t nfs -o vers=3,proto={proto},port={port},\
+                 mountproto=tcp,mountport={},nolock ADDR:{first} /mnt",
                 tcp.port(),
             );
             Ok::<(), OutputError>(())
@@ -248,7 +248,7 @@ impl Serve {
 /// Checks that exports are set either in the file or in the arguments.
 fn check_exports(exports: &[super::config::DirExport], is_given: bool) -> Result<(), UsageError> {
     let wrong = match (exports.is_empty(), is_given) {
-        (true, false) => "the configuration has no export, and there is no directory",
+        (true, false) => "there is no export in the configuration, and no directory",
         (false, true) => "there is a directory or --memory, and the configuration has exports",
         _ => return Ok(()),
     };
@@ -330,7 +330,5 @@ fn path(text: &str) -> Result<String, String> {
     if text.starts_with('/') {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "{text} is no path from the root, like / or /export"
-    ))
+    Err(format!("{text} is not an absolute path, like / or /export"))
 }

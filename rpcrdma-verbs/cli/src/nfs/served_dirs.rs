@@ -69,7 +69,7 @@ impl ServedDirs {
         exports: &[DirExport],
     ) -> Result<Vec<Export<HostFileSystem>>, Box<dyn Error>> {
         if exports.is_empty() {
-            return Err("the configuration has no export, and there is no directory".into());
+            return Err("there is no export in the configuration, and no directory".into());
         }
         let mut open = HashMap::new();
         let mut made = Vec::new();

@@ -38,7 +38,7 @@ impl FromStr for Page {
                 page.comment(comment);
             } else if !line.is_empty() {
                 let (name, value) = sample(line)
-                    .ok_or_else(|| format!("line {} is no metric: {line:.60}", number + 1))?;
+                    .ok_or_else(|| format!("line {} is not a metric: {line:.60}", number + 1))?;
                 page.samples.insert(name, value);
             }
         }
@@ -188,7 +188,7 @@ http_request_duration_seconds_count 144320
         ] {
             let error = format!("ok 1\n{line}").parse::<Page>().unwrap_err();
             assert!(
-                error.starts_with("line 2 is no metric: "),
+                error.starts_with("line 2 is not a metric: "),
                 "{line}: {error}"
             );
         }

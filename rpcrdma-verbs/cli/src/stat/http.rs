@@ -29,7 +29,7 @@ pub(super) fn get(server: SocketAddr, timeout: Duration) -> io::Result<String> {
 
 /// Returns the body of a response.
 fn body(answer: &[u8]) -> Result<String, String> {
-    let text = str::from_utf8(answer).map_err(|_| "the answer is no text")?;
+    let text = str::from_utf8(answer).map_err(|_| "the response is not text")?;
     let no_http = || "the answer is not HTTP".to_owned();
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(no_http)?;
     let line = head.lines().next().unwrap_or_default();
@@ -63,7 +63,7 @@ mod tests {
         for (answer, error) in [
             (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "the answer is not HTTP"),
             (b"ICY 200 OK\r\n\r\n", "the answer is not HTTP"),
-            (b"\xff\xff", "the answer is no text"),
+            (b"\xff\xff", "the response is not text"),
             (
                 b"HTTP/1.1 404 Not Found\r\n\r\n",
                 "the server answers 404 Not Found",

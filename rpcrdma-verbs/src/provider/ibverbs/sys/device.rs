@@ -284,7 +284,7 @@ impl Context {
     /// Records that an object could not be ended, so that its memory must be leaked.
     pub(super) fn note_leak(&self, verb: &'static str, code: c_int) {
         let error = io::Error::from_raw_os_error(code.abs());
-        tracing::error!(verb, %error, "a device can't be kept from memory: that is leaked");
+        tracing::error!(verb, %error, "a device may still access memory, which is leaked");
         self.keeps.store(true, Ordering::Release);
     }
 
