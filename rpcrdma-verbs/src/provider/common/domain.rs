@@ -523,8 +523,8 @@ pub(in crate::provider) fn total_length(slices: &[Sge]) -> u64 {
 /// changes it.
 pub(in crate::provider) unsafe fn copy_inline(slices: &[Sge]) -> Vec<u8> {
     let mut taken = vec![0; usize::try_from(total_length(slices)).unwrap_or(usize::MAX)];
-    // SAFETY: the caller promises that the source is valid; `taken` is ours, and has the same
-    // length.
+    // SAFETY: the caller promises that the source is valid; this function owns `taken`, which has
+    // the same length.
     unsafe {
         copy(slices, &[inline_entry(&mut taken)]);
     }

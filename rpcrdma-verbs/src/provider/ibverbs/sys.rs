@@ -50,12 +50,14 @@ impl<T> Raw<T> {
 /// # Safety
 /// The functions that take a `Raw` of it may be called by any thread, and by several at the same
 /// time, from its creation until its end. The owner of the `Raw` ends it once, when no other call
-/// with it runs or follows. Its fields are accessed only as the comment of the implementation says.
+/// with it runs or follows. Its fields are accessed only as described in the comment of the
+/// implementation.
 unsafe trait AnyThread {}
 
-// SAFETY: an object of a library belongs to no thread, as `AnyThread` says.
+// SAFETY: an object of a library belongs to no thread, as `AnyThread` requires.
 unsafe impl<T: AnyThread> Send for Raw<T> {}
-// SAFETY: a shared `Raw` gives its address. Calls with it may run at once, as `AnyThread` says.
+// SAFETY: a shared `Raw` gives its address. Several calls with it may run at the same time, as
+// `AnyThread` requires.
 unsafe impl<T: AnyThread> Sync for Raw<T> {}
 
 /// Returns the error that the last foreign call left in `errno`.

@@ -138,7 +138,7 @@ fn kind(code: u32) -> Kind {
 
 impl Channel {
     pub(in super::super) fn new() -> Result<Arc<Self>> {
-        // SAFETY: it takes nothing; what it returns is ours until `drop`.
+        // SAFETY: it takes nothing; this value owns the result until `drop`.
         let raw = NonNull::new(unsafe { cm::rdma_create_event_channel() });
         let channel = Self {
             raw: Raw(raw.ok_or_else(|| last("rdma_create_event_channel"))?),
@@ -158,11 +158,11 @@ impl Channel {
     /// acknowledgement.
     pub(in super::super) fn next(self: &Arc<Self>) -> Option<CmEvent> {
         let mut raw = null_mut();
-        // SAFETY: the channel is there, and its descriptor does not block.
+        // SAFETY: the channel exists, and its descriptor does not block.
         if unsafe { cm::rdma_get_cm_event(self.raw.as_ptr(), &raw mut raw) } != 0 {
             return None;
         }
-        // SAFETY: the event is there until it is acknowledged, below.
+        // SAFETY: the event exists until it is acknowledged, below.
         let event = unsafe { &*raw };
         let kind = kind(event.event);
         // From here on this function owns the new connection.
@@ -257,7 +257,7 @@ const BACKLOG: c_int = 1024;
 impl Id {
     pub(in super::super) fn new(channel: &Arc<Channel>) -> Result<Self> {
         let mut raw = null_mut();
-        // SAFETY: the channel is kept; what is made is ours until `drop`.
+        // SAFETY: the channel is kept; this value owns the result until `drop`.
         let code = unsafe {
             cm::rdma_create_id(
                 channel.raw.as_ptr(),
@@ -277,7 +277,7 @@ impl Id {
     /// Sets the traffic class, before the address is resolved or bound.
     pub(in super::super) fn set_traffic_class(&self, class: u8) -> Result<()> {
         let mut class = class;
-        // SAFETY: the connection is there. The option's value is one byte (rdma_set_option(3)),
+        // SAFETY: the connection exists. The option's value is one byte (rdma_set_option(3)),
         // which the function copies into its command to the kernel before it returns.
         left("rdma_set_option", unsafe {
             cm::rdma_set_option(
@@ -319,24 +319,24 @@ impl Id {
     /// Listens on an address, and returns it.
     pub(in super::super) fn listen(&self, address: SocketAddr) -> Result<SocketAddr> {
         let mut raw = SocketAddress::from(address);
-        // SAFETY: the connection is there, and the function reads the address.
+        // SAFETY: the connection exists, and the function reads the address.
         let bound = left("rdma_bind_addr", unsafe {
             cm::rdma_bind_addr(self.raw(), &raw mut raw)
         });
         bound.map_err(|error| in_use(error, address))?;
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         let listens = left("rdma_listen", unsafe {
             cm::rdma_listen(self.raw(), BACKLOG)
         });
         listens.map_err(|error| in_use(error, address))?;
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         let port = u16::from_be(unsafe { cm::rdma_get_src_port(self.raw()) });
         Ok(SocketAddr::new(address.ip(), port))
     }
 
     pub(in super::super) fn resolve_address(&self, address: SocketAddr) -> Result<()> {
         let mut raw = SocketAddress::from(address);
-        // SAFETY: the connection is there, and the function reads the address; there is none to
+        // SAFETY: the connection exists, and the function reads the address; there is none to
         // bind to.
         let code =
             unsafe { cm::rdma_resolve_addr(self.raw(), null_mut(), &raw mut raw, RESOLVING) };
@@ -344,7 +344,7 @@ impl Id {
     }
 
     pub(in super::super) fn resolve_route(&self) -> Result<()> {
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         left("rdma_resolve_route", unsafe {
             cm::rdma_resolve_route(self.raw(), RESOLVING)
         })
@@ -352,7 +352,7 @@ impl Id {
 
     pub(in super::super) fn connect(&self, parameters: &Parameters<'_>) -> Result<()> {
         let mut raw = parameters.raw();
-        // SAFETY: the connection is there, and the function reads the parameters.
+        // SAFETY: the connection exists, and the function reads the parameters.
         left("rdma_connect", unsafe {
             cm::rdma_connect(self.raw(), &raw mut raw)
         })
@@ -368,26 +368,26 @@ impl Id {
 
     /// Reports that the queue pair is ready, which informs the acceptor.
     pub(in super::super) fn establish(&self) -> Result<()> {
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         left("rdma_establish", unsafe { cm::rdma_establish(self.raw()) })
     }
 
     pub(in super::super) fn reject(&self, private_data: &[u8]) {
         let length = u8::try_from(private_data.len()).unwrap_or(u8::MAX);
-        // SAFETY: the connection is there, and the function reads this many bytes. It fails if the
+        // SAFETY: the connection exists, and the function reads this many bytes. It fails if the
         // peer is gone.
         unsafe { cm::rdma_reject(self.raw(), private_data.as_ptr().cast(), length) };
     }
 
     pub(in super::super) fn disconnect(&self) {
-        // SAFETY: the connection is there. It fails if the connection has ended.
+        // SAFETY: the connection exists. It fails if the connection has ended.
         unsafe { cm::rdma_disconnect(self.raw()) };
     }
 
     /// Reports that a message has arrived before the event that establishes the connection, and so
     /// establishes it.
     pub(in super::super) fn notify(&self) {
-        // SAFETY: the connection is there. It fails if the event has arrived.
+        // SAFETY: the connection exists. It fails if the event has arrived.
         unsafe { cm::rdma_notify(self.raw(), ibv::IBV_EVENT_COMM_EST) };
     }
 
@@ -403,7 +403,7 @@ impl Id {
             },
             0,
         );
-        // SAFETY: the connection is there, and the function fills both.
+        // SAFETY: the connection exists, and the function fills both.
         let code = unsafe { cm::rdma_init_qp_attr(self.raw(), &raw mut attributes, &raw mut mask) };
         left("rdma_init_qp_attr", code)?;
         Ok((attributes, u32::try_from(mask).unwrap_or(0)))
@@ -411,7 +411,7 @@ impl Id {
 
     /// Returns the name of the device, once it is known.
     pub(in super::super) fn device(&self) -> Option<String> {
-        // SAFETY: the connection is there; its context, if it has one, is open as long as librdmacm
+        // SAFETY: the connection exists; its context, if it has one, is open as long as librdmacm
         // is, and names its device by a string of C.
         unsafe {
             let verbs = NonNull::new((*self.raw()).verbs)?;
@@ -421,7 +421,7 @@ impl Id {
     }
 
     pub(in super::super) fn peer(&self) -> Option<SocketAddr> {
-        // SAFETY: the connection is there; the address is changed by the functions above alone.
+        // SAFETY: the connection exists; the address is changed only by the functions above.
         unsafe { (*self.raw()).destination.address() }
     }
 }
@@ -439,7 +439,7 @@ fn in_use(error: VerbError, address: SocketAddr) -> VerbError {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: the connection is there, and is dropped once. All its events were acknowledged as
+        // SAFETY: the connection exists, and is dropped once. All its events were acknowledged as
         // they were taken, so that this waits for none.
         unsafe { cm::rdma_destroy_id(self.raw()) };
     }

@@ -33,7 +33,7 @@ pub(in super::super) struct DeviceEntry<'l> {
 impl Devices {
     pub(in super::super) fn list() -> Result<Self> {
         let mut count = 0;
-        // SAFETY: the function writes the number alone, and its list is ours until `drop`.
+        // SAFETY: the function writes only the number, and this value owns its list until `drop`.
         let list = NonNull::new(unsafe { ibv::ibv_get_device_list(&raw mut count) });
         let error = last("ibv_get_device_list");
         // A kernel without the module ib_uverbs has no devices.

@@ -190,7 +190,7 @@ impl Window {
         };
         let raw = NonNull::new(raw).ok_or_else(|| last("ibv_alloc_mw"))?;
         Ok(Self {
-            // SAFETY: the structure is there, as the window was made just now.
+            // SAFETY: the structure exists, as the window was made just now.
             key: unsafe { (*raw.as_ptr()).rkey },
             raw: Raw(raw),
             ended: Mutex::new(None),
@@ -299,7 +299,7 @@ impl CompletionQueue {
         let channel = NonNull::new(channel).ok_or_else(|| last("ibv_create_comp_channel"))?;
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX);
         let own = context_of(number);
-        // SAFETY: context and channel are there as long as the queue.
+        // SAFETY: context and channel exist as long as the queue.
         let raw = unsafe { ibv::ibv_create_cq(context.raw(), entries, own, channel.as_ptr(), 0) };
         let Some(raw) = NonNull::new(raw) else {
             let error = last("ibv_create_cq");
@@ -321,7 +321,7 @@ impl CompletionQueue {
     /// Takes as many completions as fit.
     pub(in super::super) fn poll(&self, places: &mut [ibv_wc]) -> Result<usize> {
         let most = c_int::try_from(places.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the queue is there, its context too, and there is room for as many as are
+        // SAFETY: the queue and its context exist, and there is room for as many as are
         // requested.
         let count = unsafe {
             let Some(poll) = (*self.context.raw()).ops.poll_cq else {
@@ -349,7 +349,7 @@ impl CompletionQueue {
 
     /// Requests an event at the next completion.
     pub(in super::super) fn arm(&self) -> Result<()> {
-        // SAFETY: the queue is there, and its context too.
+        // SAFETY: the queue and its context exist.
         let code = unsafe {
             let Some(request) = (*self.context.raw()).ops.req_notify_cq else {
                 return Err(VerbError {
@@ -365,7 +365,7 @@ impl CompletionQueue {
     /// Takes an event. Returns false if there is none.
     pub(in super::super) fn take_event(&self) -> bool {
         let (mut queue, mut context) = (null_mut(), null_mut());
-        // SAFETY: the channel is there, its descriptor does not block, and this is its only queue.
+        // SAFETY: the channel exists, its descriptor does not block, and this is its only queue.
         let code = unsafe {
             ibv::ibv_get_cq_event(self.channel.as_ptr(), &raw mut queue, &raw mut context)
         };
@@ -584,7 +584,7 @@ impl QueuePair {
 
     pub(in super::super) fn modify(&self, attributes: &mut ibv_qp_attr, mask: u32) -> Result<()> {
         let mask = c_int::try_from(mask).unwrap_or(0);
-        // SAFETY: the queue pair is there, and the function reads the structure.
+        // SAFETY: the queue pair exists, and the function reads the structure.
         returned("ibv_modify_qp", unsafe {
             ibv::ibv_modify_qp(self.raw(), attributes, mask)
         })
@@ -614,7 +614,7 @@ impl QueuePair {
         if let Some(ended) = self.ended {
             return ended;
         }
-        // SAFETY: the queue pair is there, and is destroyed once, as `ended` says.
+        // SAFETY: the queue pair exists, and is destroyed once, as `ended` says.
         let code = unsafe { ibv::ibv_destroy_qp(self.raw()) };
         let ended = code == 0 || self.domain.context().is_gone(code) || self.is_reset(code);
         if !ended {
