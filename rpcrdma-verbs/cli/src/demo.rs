@@ -142,7 +142,7 @@ pub(crate) struct Options {
     /// connection for each scene.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// What carries the messages in the capture.
+    /// Protocol that carries the messages in the capture.
     #[arg(long, value_enum, default_value_t, requires = "pcap")]
     frames: Frames,
 }

@@ -17,7 +17,7 @@ use rpcrdma_verbs::provider::{Device as _, VerbError};
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// RDMA device of this host, as `rpcrdma devices` lists it; the default needs none: within one
+    /// RDMA device of this host, as listed by `rpcrdma devices`. The default needs none: within one
     /// process it is the embedded fabric, between processes and hosts the RDMA hardware on the
     /// route, or else iWARP over TCP.
     #[arg(long)]
@@ -25,15 +25,15 @@ pub(crate) struct Options {
     /// Address of the device to listen on, with or without a port.
     #[arg(long, value_parser = address)]
     bind: Option<SocketAddr>,
-    /// Expose memory by windows also on a device whose windows do not confine the peer (soft-RoCE).
+    /// Expose memory by windows even on a device whose windows do not confine the peer (soft-RoCE).
     #[arg(long)]
     trust_peers: bool,
-    /// Traffic class of connections: the DSCP times four, as RDMA_OPTION_ID_TOS has it. With RoCE
-    /// the kernel derives the service level from it; the embedded fabric has none.
+    /// Traffic class of connections: the DSCP times four, as in RDMA_OPTION_ID_TOS. With RoCE the
+    /// kernel derives the service level from it. The embedded fabric has none.
     #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
     traffic_class: Option<u8>,
-    /// Do without CRCs on iWARP over TCP, if the peer does so, too: for measurements, and for hosts
-    /// between which a lower layer has a checksum of its own.
+    /// Disable CRCs on iWARP over TCP, if the peer also disables them: for measurements, and for
+    /// networks whose lower layer has its own checksum.
     #[arg(long)]
     no_crc: bool,
 }

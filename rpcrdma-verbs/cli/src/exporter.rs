@@ -18,8 +18,8 @@ use crate::timed_stream::TimedStream;
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Offer metrics to Prometheus and `rpcrdma stat` by HTTP at this address, 127.0.0.1 by
-    /// default; the default port is 9464. Whoever reaches the address can read them.
+    /// Serve metrics for Prometheus and `rpcrdma stat` by HTTP at this address (default 127.0.0.1,
+    /// port 9464). They are readable by everyone who can reach the address.
     #[arg(long, value_name = "ADDR", value_parser = metrics_address, num_args = 0..=1,
         default_missing_value = "127.0.0.1", require_equals = true)]
     metrics: Option<SocketAddr>,

@@ -63,16 +63,16 @@ enum Action {
     Bench(bench::Options),
     /// Run the server for `ping` and `bench --connect`.
     Serve(serve::Options),
-    /// Call a server that `serve` runs elsewhere.
+    /// Call a remote server that `serve` runs.
     Ping(ping::Options),
-    /// Print the figures of a server that runs with `--metrics`.
+    /// Print the metrics of a server that runs with `--metrics`.
     Stat(stat::Options),
-    /// Serve NFS, or use a server of it: `rpcrdma nfs serve DIR`, `rpcrdma nfs ls SERVER:/PATH`.
+    /// Serve NFS, or use an NFS server: `rpcrdma nfs serve DIR`, `rpcrdma nfs ls SERVER:/PATH`.
     #[cfg(feature = "nfs")]
     Nfs(nfs::Options),
     /// Print the transport header of a message, or the messages of a capture.
     Decode(decode::Options),
-    /// List the devices that can be used, with their capabilities.
+    /// List the available devices, with their capabilities.
     Devices(devices::Options),
     /// Print completions for a shell.
     #[command(hide = true)]

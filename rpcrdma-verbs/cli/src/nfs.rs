@@ -25,8 +25,8 @@ pub(crate) struct Options {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every client is trusted:
-    /// the server believes who its users are.
+    /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every client is trusted: the
+    /// server does not verify its users.
     Serve(Box<serve::Serve>),
     /// List a directory of an NFSv3 server.
     Ls(list::List),
@@ -34,7 +34,7 @@ enum Action {
     Cat(list::Cat),
     /// Copy a file from or to an NFSv3 server.
     Cp(copy::Copy),
-    /// Measure the operations of an NFSv3 server, one after the other.
+    /// Measure each operation of an NFSv3 server.
     Bench(measure::Bench),
 }
 

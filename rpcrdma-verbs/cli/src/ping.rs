@@ -29,12 +29,12 @@ use stats::PingStats;
 pub(crate) struct Options {
     #[command(flatten)]
     source: device_source::Options,
-    /// Host and port of the server; the default port is 20049. The server is that of `rpcrdma
-    /// serve`, or any with --program.
+    /// Host and port of the server (default port 20049). The server is run by `rpcrdma serve`, or
+    /// any server with --program.
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: ServerName,
-    /// Call the NULL procedure of this program, in decimal or hexadecimal (0x186a3 is NFS), which
-    /// any server of RPC-over-RDMA answers, instead of the echo of `rpcrdma serve`.
+    /// Call the NULL procedure of this program, in decimal or hexadecimal (0x186a3 is NFS), instead
+    /// of the echo of `rpcrdma serve`. Any RPC-over-RDMA server answers it.
     #[arg(long, value_name = "NUMBER", value_parser = number, requires = "version",
         conflicts_with = "size")]
     program: Option<u32>,

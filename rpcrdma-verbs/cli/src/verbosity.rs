@@ -11,8 +11,8 @@ use crate::output::UsageError;
 
 #[derive(clap::Args)]
 pub(crate) struct Verbosity {
-    /// Log connections and refused calls on standard error; with -vv also each call, with -vvv
-    /// everything. Without it, the variable RUST_LOG says what is logged.
+    /// Log connections and rejected calls on standard error; with -vv also each call, with -vvv
+    /// everything. By default, the variable RUST_LOG selects the logs.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }

@@ -15,7 +15,7 @@ pub(super) struct Copy {
     access: Access,
     /// File to copy: server:/path, or a path of this host.
     from: String,
-    /// Where to: a path of this host, or server:/path. A directory gets a file of the same name.
+    /// Target: a path of this host, or server:/path. In a directory, the copy has the same name.
     to: String,
 }
 

@@ -17,7 +17,8 @@ pub(super) struct List {
     /// Directory or file of a server: server:/path.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
     what: Remote,
-    /// Print a line of JSON for each entry. Names that are no UTF-8 have U+FFFD in them.
+    /// Print a line of JSON for each entry. In names that are not UTF-8, U+FFFD replaces invalid
+    /// bytes.
     #[arg(long)]
     json: bool,
 }

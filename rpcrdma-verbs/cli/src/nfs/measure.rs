@@ -21,16 +21,16 @@ use crate::units::{size_u32, time};
 pub(super) struct Bench {
     #[command(flatten)]
     access: Access,
-    /// Directory of a server: a directory is made in it, and removed in the end.
+    /// Directory of a server, in which a temporary directory is created.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
     dir: Remote,
-    /// Time for each operation; `remove` takes as many calls as `create`.
+    /// Time for each operation; `remove` makes as many calls as `create`.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     duration: Duration,
     /// Calls in flight.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     depth: u16,
-    /// Bytes of a READ and of a WRITE, at most what the server takes.
+    /// Bytes of a READ and of a WRITE, up to the server's limit.
     #[arg(long, value_name = "BYTES", value_parser = some_bytes, default_value = "4K")]
     size: u32,
     /// Print a line of JSON for each operation.

@@ -15,30 +15,30 @@ use crate::units::time;
 
 pub(super) type AnyError = Box<dyn Error>;
 
-/// How a server is reached, and as whom.
+/// The transport to a server, and the user of its calls.
 #[derive(Clone, clap::Args)]
 pub(super) struct Access {
     /// TCP port of the server for NFS.
     #[arg(long, value_name = "PORT", default_value_t = TCP_PORT)]
     tcp: u16,
-    /// TCP port of the server for MOUNT, by default that of `--tcp`. Linux: `rpc.mountd --port`.
+    /// TCP port of the server for MOUNT (default: that of `--tcp`). Linux: `rpc.mountd --port`.
     #[arg(long, value_name = "PORT")]
     mount: Option<u16>,
-    /// NFS is over RDMA, at this port of the server, 20049 by default. MOUNT is over TCP.
+    /// Use NFS over RDMA at this port of the server (default 20049). MOUNT uses TCP.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "20049",
         require_equals = true)]
     rdma: Option<u16>,
-    /// RDMA device of this host, as `rpcrdma devices` lists it, for `--rdma`; the default is iWARP
+    /// RDMA device of this host for `--rdma`, as listed by `rpcrdma devices`. The default is iWARP
     /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// User that calls.
+    /// User of the calls.
     #[arg(long, default_value_t = 0)]
     uid: u32,
-    /// Group that calls.
+    /// Group of the calls.
     #[arg(long, default_value_t = 0)]
     gid: u32,
-    /// Time that each call may take.
+    /// Timeout of each call.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     timeout: Duration,
 }

@@ -30,25 +30,25 @@ const METRICS_NAME: &str = "nfs";
 pub(super) struct Serve {
     #[command(flatten)]
     offer: Offer,
-    /// File with exports and limits, in TOML. SIGHUP reads it again. With a directory or --memory
-    /// it has limits alone.
+    /// File with exports and limits, in TOML. SIGHUP reloads it. With a directory or --memory it
+    /// has only limits.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the file of --config and end.
+    /// Check the file of --config, and exit.
     #[arg(long, requires = "config")]
     check_config: bool,
     /// Address for NFS and MOUNT over TCP; the default port is 2049.
     #[arg(long, value_name = "ADDR", value_parser = tcp_address, default_value = "0.0.0.0")]
     tcp: SocketAddr,
-    /// Serve NFS over RDMA, too, at this address, 0.0.0.0 by default; the default port is 20049.
+    /// Also serve NFS over RDMA at this address (default 0.0.0.0, port 20049).
     #[arg(long, value_name = "ADDR", value_parser = rdma_address, num_args = 0..=1,
         default_missing_value = "0.0.0.0", require_equals = true)]
     rdma: Option<SocketAddr>,
-    /// RDMA device of this host, as `rpcrdma devices` lists it, for `--rdma`; the default is iWARP
+    /// RDMA device of this host for `--rdma`, as listed by `rpcrdma devices`. The default is iWARP
     /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Traffic class of RDMA connections: the DSCP times four, as RDMA_OPTION_ID_TOS has it.
+    /// Traffic class of RDMA connections: the DSCP times four, as in RDMA_OPTION_ID_TOS.
     #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
     traffic_class: Option<u8>,
     /// Threads that serve connections over RDMA, each with a driver.
@@ -57,8 +57,8 @@ pub(super) struct Serve {
     /// Path that clients mount.
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     export: String,
-    /// Register the services at the rpcbind of this host, and remove them in the end. Without
-    /// rpcbind, the server serves nevertheless.
+    /// Register the services with the rpcbind of this host, and remove them at the end. The server
+    /// starts even without rpcbind.
     #[arg(long)]
     rpcbind: bool,
     #[cfg(feature = "metrics")]
