@@ -77,7 +77,7 @@ impl From<CallFailure> for RpcbindError {
 
 /// The address where an rpcbind listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RpcbindAddress {
     #[cfg_attr(not(unix), allow(dead_code, reason = "there are no such sockets"))]
     Socket(PathBuf),
     Tcp(SocketAddr),
@@ -102,7 +102,7 @@ pub(crate) enum Place {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rpcbind {
-    places: Vec<Place>,
+    addresses: Vec<RpcbindAddress>,
 }
 
 impl Rpcbind {
@@ -111,10 +111,10 @@ impl Rpcbind {
     #[must_use]
     pub fn of_host() -> Self {
         let sockets = ["/run/rpcbind.sock", "/var/run/rpcbind.sock"];
-        let sockets = sockets.map(|path| Place::Socket(path.into()));
-        let tcp = Place::Tcp((Ipv4Addr::LOCALHOST, 111).into());
+        let sockets = sockets.map(|path| RpcbindAddress::Socket(path.into()));
+        let tcp = RpcbindAddress::Tcp((Ipv4Addr::LOCALHOST, 111).into());
         Self {
-            places: sockets.into_iter().chain([tcp]).collect(),
+            addresses: sockets.into_iter().chain([tcp]).collect(),
         }
     }
 
@@ -123,7 +123,7 @@ impl Rpcbind {
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         Self {
-            places: vec![Place::Tcp(address)],
+            addresses: vec![RpcbindAddress::Tcp(address)],
         }
     }
 
@@ -176,7 +176,7 @@ impl Rpcbind {
                 version,
                 number: procedure,
             };
-            match call(&self.places, procedure, &mapping) {
+            match call(&self.addresses, procedure, &mapping) {
                 Err(CallFailure::Unsupported) => {}
                 done => return done,
             }
@@ -195,7 +195,7 @@ impl Rpcbind {
             version: 2,
             number: procedure,
         };
-        call(&self.places, procedure, &mapping)
+        call(&self.addresses, procedure, &mapping)
     }
 
     /// Returns the universal address at which a program is registered.
@@ -211,7 +211,7 @@ impl Rpcbind {
             version: 3,
             number: GETADDR,
         };
-        let address: TextBuf = call(&self.places, procedure, &mapping)?;
+        let address: TextBuf = call(&self.addresses, procedure, &mapping)?;
         let address = String::from_utf8_lossy(address.as_bytes()).into_owned();
         Ok(Some(address).filter(|address| !address.is_empty()))
     }

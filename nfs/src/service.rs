@@ -58,12 +58,12 @@ struct OnExport<F> {
 }
 
 /// A name in a directory, as it is in a call. It is checked once its wcc data are available.
-struct Place<'a> {
+struct UncheckedDirOp<'a> {
     dir: FileHandle,
     name: &'a [u8],
 }
 
-impl<'a> Place<'a> {
+impl<'a> UncheckedDirOp<'a> {
     fn new(args: Diropargs3<'a>) -> Self {
         Self {
             dir: args.dir.into(),
@@ -142,7 +142,7 @@ impl<F: FileSystem> OnExport<F> {
     /// procedure.
     fn changed_name<'p>(
         &self,
-        place: &'p Place<'_>,
+        place: &'p UncheckedDirOp<'_>,
         dot: Nfsstat3,
         dot_dot: Nfsstat3,
     ) -> FsResult<DirOp<'p>> {

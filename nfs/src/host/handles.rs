@@ -22,7 +22,7 @@ const MAX: usize = FHSIZE as usize - 1 - 8 - 4 - CODE;
 
 /// The identity of an object within an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Inner {
+pub(super) enum HandleContent {
     /// The kernel's handle of the object.
     Kernel(KernelHandle),
     /// The number of the object in the table.
@@ -41,17 +41,17 @@ pub(super) struct Handles {
 
 impl Handles {
     /// Returns the handle of an object, or `None` if it would be too long.
-    pub(super) fn encode(&self, inner: &Inner) -> Option<FileHandle> {
+    pub(super) fn encode(&self, inner: &HandleContent) -> Option<FileHandle> {
         let mut bytes = Vec::with_capacity(FHSIZE as usize);
         match inner {
-            Inner::Kernel(handle) if handle.bytes.len() > MAX => return None,
-            Inner::Kernel(handle) => {
+            HandleContent::Kernel(handle) if handle.bytes.len() > MAX => return None,
+            HandleContent::Kernel(handle) => {
                 bytes.push(BY_KERNEL);
                 bytes.extend(self.export.to_be_bytes());
                 bytes.extend(handle.kind.to_be_bytes());
                 bytes.extend(&handle.bytes);
             }
-            Inner::Number(number) => {
+            HandleContent::Number(number) => {
                 bytes.push(BY_TABLE);
                 bytes.extend(self.start.to_be_bytes());
                 bytes.extend(number.to_be_bytes());
@@ -69,7 +69,7 @@ impl Handles {
 
     /// Decodes a handle. Returns NFS3ERR_BADHANDLE if it was not made with this key, and
     /// NFS3ERR_STALE if it was made for another export.
-    pub(super) fn decode(&self, handle: &FileHandle) -> FsResult<Inner> {
+    pub(super) fn decode(&self, handle: &FileHandle) -> FsResult<HandleContent> {
         let bad = Nfsstat3::Badhandle;
         let (bytes, code) = handle.as_bytes().split_last_chunk::<CODE>().ok_or(bad)?;
         if self.key.code(bytes) != u64::from_be_bytes(*code) {
@@ -81,11 +81,17 @@ impl Handles {
             BY_KERNEL => {
                 let (kind, bytes) = rest.split_first_chunk::<4>().ok_or(bad)?;
                 let (kind, bytes) = (i32::from_be_bytes(*kind), bytes.to_vec());
-                (Inner::Kernel(KernelHandle { kind, bytes }), self.export)
+                (
+                    HandleContent::Kernel(KernelHandle { kind, bytes }),
+                    self.export,
+                )
             }
             BY_TABLE => {
                 let number = <[u8; 8]>::try_from(rest).map_err(|_| bad)?;
-                (Inner::Number(u64::from_be_bytes(number)), self.start)
+                (
+                    HandleContent::Number(u64::from_be_bytes(number)),
+                    self.start,
+                )
             }
             _ => return Err(bad),
         };
@@ -108,8 +114,8 @@ mod tests {
         }
     }
 
-    fn kernel(len: usize) -> Inner {
-        Inner::Kernel(KernelHandle {
+    fn kernel(len: usize) -> HandleContent {
+        HandleContent::Kernel(KernelHandle {
             kind: -7,
             bytes: vec![9; len],
         })
@@ -118,7 +124,10 @@ mod tests {
     #[test]
     fn every_inner_handle_that_fits_round_trips() {
         let handles = handles();
-        for inner in (0..=MAX).map(kernel).chain([Inner::Number(u64::MAX)]) {
+        for inner in (0..=MAX)
+            .map(kernel)
+            .chain([HandleContent::Number(u64::MAX)])
+        {
             let handle = handles.encode(&inner).unwrap();
             assert_eq!(handles.decode(&handle), Ok(inner));
         }
@@ -149,7 +158,7 @@ mod tests {
             export: 3,
             start: 4,
         };
-        for inner in [kernel(8), Inner::Number(0)] {
+        for inner in [kernel(8), HandleContent::Number(0)] {
             let handle = first.encode(&inner).unwrap();
             assert_eq!(second.decode(&handle), Err(Nfsstat3::Stale));
         }

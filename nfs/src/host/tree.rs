@@ -20,7 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::attributes;
 use super::errno::{lookup_status, status};
-use super::handles::{Handles, Inner};
+use super::handles::{HandleContent, Handles};
 use super::identity::Identity;
 use super::key::HandleKey;
 use super::locks::Locks;
@@ -232,11 +232,11 @@ impl Tree {
     /// Opens the object of a handle that is not cached.
     fn open_handle(&self, handle: &FileHandle) -> FsResult<Arc<OwnedFd>> {
         match self.handles.decode(handle)? {
-            Inner::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
+            HandleContent::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
                 .map(Arc::new)
                 .map_err(|error| open_status(&error)),
-            Inner::Number(ROOT) => Ok(self.root().map_err(status)?.fd),
-            Inner::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale),
+            HandleContent::Number(ROOT) => Ok(self.root().map_err(status)?.fd),
+            HandleContent::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale),
         }
     }
 
@@ -286,7 +286,7 @@ impl Tree {
         } else {
             None
         };
-        let handle = inner.and_then(|inner| self.handles.encode(&Inner::Kernel(inner)));
+        let handle = inner.and_then(|inner| self.handles.encode(&HandleContent::Kernel(inner)));
         handle.map_or_else(
             || {
                 let number = if self.is_root(found) {
@@ -294,7 +294,7 @@ impl Tree {
                 } else {
                     self.table.number(found.id(), &found.fd)
                 };
-                let handle = self.handles.encode(&Inner::Number(number));
+                let handle = self.handles.encode(&HandleContent::Number(number));
                 handle.ok_or(Nfsstat3::Serverfault)
             },
             Ok,

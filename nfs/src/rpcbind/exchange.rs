@@ -12,7 +12,7 @@ use oncrpc::protocol::{
 };
 use oncrpc::xdr::{Decode, Encode};
 
-use super::{PROGRAM, Place};
+use super::{PROGRAM, RpcbindAddress};
 
 /// The timeout of each step of a call.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,18 +49,18 @@ pub(super) struct Procedure {
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
-    match place {
+fn connect(address: &RpcbindAddress) -> io::Result<Box<dyn Stream>> {
+    match address {
         #[cfg(unix)]
-        Place::Socket(path) => {
+        RpcbindAddress::Socket(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
             Ok(Box::new(stream))
         }
         #[cfg(not(unix))]
-        Place::Socket(_) => Err(io::ErrorKind::Unsupported.into()),
-        Place::Tcp(address) => {
+        RpcbindAddress::Socket(_) => Err(io::ErrorKind::Unsupported.into()),
+        RpcbindAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
@@ -69,11 +69,11 @@ fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
     }
 }
 
-/// Connects to the first place that accepts a connection. Returns the error of the last one.
-fn connect_any(places: &[Place]) -> io::Result<Box<dyn Stream>> {
+/// Connects to the first address that accepts a connection. Returns the error of the last one.
+fn connect_any(addresses: &[RpcbindAddress]) -> io::Result<Box<dyn Stream>> {
     let mut last = io::ErrorKind::NotFound.into();
-    for place in places {
-        match connect(place) {
+    for address in addresses {
+        match connect(address) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -149,12 +149,12 @@ fn result<R: for<'a> Decode<'a>>(reply: &[u8]) -> Result<R, CallFailure> {
 
 /// Calls a procedure, and waits for its result.
 pub(super) fn call<R: for<'a> Decode<'a>>(
-    places: &[Place],
+    addresses: &[RpcbindAddress],
     procedure: Procedure,
     arguments: &impl Encode,
 ) -> Result<R, CallFailure> {
     let record = record(procedure, arguments)?;
-    let mut stream = connect_any(places)?;
+    let mut stream = connect_any(addresses)?;
     stream.write_all(&record)?;
     stream.flush()?;
     result(&read_record(&mut *stream)?)

@@ -24,7 +24,7 @@ use file::Frame;
 use iwarp::{IwarpArrival, IwarpConnection};
 use packet::{Packet, TcpHeader, Transport};
 use report::{ConnectionNumber, Report, Sender};
-use roce::{Arrival, Management, Requests, Transfer};
+use roce::{Management, Requests, RoceArrival, Transfer};
 use tcp::{Direction, StreamPart};
 
 /// The maximum connections and queue pairs that are tracked at once. Those beyond it are not
@@ -189,14 +189,14 @@ impl<W: Write> Analysis<W> {
         }
     }
 
-    fn arrived(&mut self, key: QueuePair, arrival: Arrival) -> Result<(), OutputError> {
+    fn arrived(&mut self, key: QueuePair, arrival: RoceArrival) -> Result<(), OutputError> {
         let end = self.flows.get(&key).and_then(|flow| flow.end);
         match arrival {
-            Arrival::Lost { text, .. } => match end {
+            RoceArrival::Lost { text, .. } => match end {
                 Some((number, from)) => self.report.lost(number, from, &text),
                 None => Ok(()),
             },
-            Arrival::Send { bytes, packets } => {
+            RoceArrival::Send { bytes, packets } => {
                 let Some(message) = self.report.parse(&bytes, end.is_some()) else {
                     return Ok(());
                 };

@@ -27,7 +27,7 @@ const RESULT: u32 = 20_000;
 
 /// The objects to drop, and their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum DropOrder {
     /// First the client's driver; the server continues for a while.
     Near,
     /// First the server's driver; the client continues.
@@ -44,14 +44,14 @@ enum Fate {
     All,
 }
 
-const FATES: [Fate; 7] = [
-    Fate::Near,
-    Fate::Far,
-    Fate::Server,
-    Fate::Forgotten,
-    Fate::Cut,
-    Fate::Cancelled,
-    Fate::All,
+const DROP_ORDERS: [DropOrder; 7] = [
+    DropOrder::Near,
+    DropOrder::Far,
+    DropOrder::Server,
+    DropOrder::Forgotten,
+    DropOrder::Cut,
+    DropOrder::Cancelled,
+    DropOrder::All,
 ];
 
 /// A call in flight.
@@ -147,11 +147,11 @@ fn begin(ends: &mut Ends) -> Retained {
     retained
 }
 
-fn meets(fate: Fate, mut ends: Ends, retained: Retained) {
+fn drop_ends(order: DropOrder, mut ends: Ends, retained: Retained) {
     let budgets = ends.budgets.clone();
-    match fate {
-        Fate::Near | Fate::Cancelled => {
-            if fate == Fate::Cancelled {
+    match order {
+        DropOrder::Near | DropOrder::Cancelled => {
+            if order == DropOrder::Cancelled {
                 for call in &retained.calls {
                     call.cancel(&mut ends);
                 }
@@ -171,7 +171,7 @@ fn meets(fate: Fate, mut ends: Ends, retained: Retained) {
             retained.assert_untouched();
             drop((far, server, client, ends.block));
         }
-        Fate::Far | Fate::All => {
+        DropOrder::Far | DropOrder::All => {
             let Ends {
                 client,
                 mut near,
@@ -180,14 +180,14 @@ fn meets(fate: Fate, mut ends: Ends, retained: Retained) {
                 ..
             } = ends;
             drop((far, server, ends.block));
-            for _ in 0..if fate == Fate::Far { END } else { 0 } {
+            for _ in 0..if order == DropOrder::Far { END } else { 0 } {
                 near.turn().unwrap();
                 while client.transport().poll_event(&mut near).is_some() {}
             }
             drop(near);
             retained.assert_untouched();
         }
-        Fate::Server => {
+        DropOrder::Server => {
             let Ends {
                 mut near,
                 mut far,
@@ -201,8 +201,8 @@ fn meets(fate: Fate, mut ends: Ends, retained: Retained) {
             }
             retained.assert_untouched();
         }
-        Fate::Forgotten | Fate::Cut => {
-            if fate == Fate::Forgotten {
+        DropOrder::Forgotten | DropOrder::Cut => {
+            if order == DropOrder::Forgotten {
                 ends.channel().close(&mut ends.near);
             } else {
                 for id in ends.server.connections().to_vec() {
@@ -222,7 +222,7 @@ fn meets(fate: Fate, mut ends: Ends, retained: Retained) {
 
 fn every_turn(windows: bool, highest: Version, delay: u32) {
     let mut answered = 0;
-    for fate in FATES {
+    for order in DROP_ORDERS {
         for turns in 0..END {
             let fabric = Fabric::new();
             fabric.inject(Faults {
@@ -250,7 +250,7 @@ fn every_turn(windows: bool, highest: Version, delay: u32) {
                 retained.take(&mut ends);
             }
             answered = retained.replies.len().max(answered);
-            meets(fate, ends, retained);
+            drop_ends(order, ends, retained);
         }
     }
     assert_eq!(answered, 4, "the scenario comes to its end");

@@ -27,7 +27,7 @@ pub(super) struct Transfer<'a> {
 
 /// The position of a packet in the message of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PacketPosition {
     First,
     Middle,
     Last,
@@ -58,15 +58,15 @@ impl<'a> Transfer<'a> {
     }
 
     /// Returns the position of a packet in its Send, and its data.
-    fn send(&self) -> Option<(Place, &'a [u8])> {
+    fn send(&self) -> Option<(PacketPosition, &'a [u8])> {
         let (place, header) = match self.opcode {
-            0 => (Place::First, 0),
-            1 => (Place::Middle, 0),
-            2 => (Place::Last, 0),
-            4 => (Place::Only, 0),
+            0 => (PacketPosition::First, 0),
+            1 => (PacketPosition::Middle, 0),
+            2 => (PacketPosition::Last, 0),
+            4 => (PacketPosition::Only, 0),
             // After the immediate data, or the key to invalidate.
-            3 | 22 => (Place::Last, 4),
-            5 | 23 => (Place::Only, 4),
+            3 | 22 => (PacketPosition::Last, 4),
+            5 | 23 => (PacketPosition::Only, 4),
             _ => return None,
         };
         Some((place, self.payload.get(header..)?))
@@ -134,7 +134,7 @@ pub(super) enum Management {
 
 /// An event of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Arrival {
+pub(super) enum RoceArrival {
     /// A Send is complete. It had this number of packets.
     Send { bytes: Vec<u8>, packets: usize },
     /// Packets are missing in the capture. `send` tells whether they, or this packet, belong to a
@@ -144,7 +144,7 @@ pub(super) enum Arrival {
 
 /// The expected next packet.
 #[derive(Clone, Copy)]
-enum Next {
+enum ExpectedPacket {
     Psn(u32),
     /// After an RDMA Read of this many bytes, which uses as many sequence numbers as its response
     /// has packets.
@@ -157,14 +157,14 @@ enum Next {
 /// The requests to one queue pair.
 #[derive(Default)]
 pub(super) struct Requests {
-    next: Option<Next>,
+    next: Option<ExpectedPacket>,
     /// The incomplete Send, and its number of packets.
     partial: Option<(Vec<u8>, usize)>,
 }
 
 impl Requests {
     /// Takes a packet.
-    pub(super) fn receive(&mut self, packet: &Transfer<'_>) -> Vec<Arrival> {
+    pub(super) fn receive(&mut self, packet: &Transfer<'_>) -> Vec<RoceArrival> {
         let mut arrivals = Vec::new();
         if !packet.is_request() {
             return arrivals;
@@ -175,27 +175,27 @@ impl Requests {
             Missing::Before => return arrivals,
             Missing::Some(text) => {
                 let send = self.partial.take().is_some();
-                arrivals.push(Arrival::Lost { text, send });
+                arrivals.push(RoceArrival::Lost { text, send });
             }
         }
         self.next = Some(match packet.read_length() {
-            Some(length) => Next::AfterRead {
+            Some(length) => ExpectedPacket::AfterRead {
                 psn: packet.psn,
                 length,
             },
-            None => Next::Psn(packet.psn.wrapping_add(1) & PSN_MASK),
+            None => ExpectedPacket::Psn(packet.psn.wrapping_add(1) & PSN_MASK),
         });
         arrivals.extend(self.collect(packet));
         arrivals
     }
 
-    fn collect(&mut self, packet: &Transfer<'_>) -> Option<Arrival> {
+    fn collect(&mut self, packet: &Transfer<'_>) -> Option<RoceArrival> {
         let Some((place, data)) = packet.send() else {
             self.partial = None;
             return None;
         };
         let lost = |text: &str| {
-            Some(Arrival::Lost {
+            Some(RoceArrival::Lost {
                 text: text.to_owned(),
                 send: true,
             })
@@ -205,8 +205,8 @@ impl Requests {
             return lost(&format!("{} bytes of a Send were not captured", packet.cut));
         }
         let (mut bytes, packets) = match place {
-            Place::First | Place::Only => (Vec::new(), 0),
-            Place::Middle | Place::Last => {
+            PacketPosition::First | PacketPosition::Only => (Vec::new(), 0),
+            PacketPosition::Middle | PacketPosition::Last => {
                 // Otherwise the loss has been reported already, or the capture begins here.
                 self.partial.take()?
             }
@@ -216,11 +216,11 @@ impl Requests {
         }
         bytes.extend_from_slice(data);
         match place {
-            Place::First | Place::Middle => {
+            PacketPosition::First | PacketPosition::Middle => {
                 self.partial = Some((bytes, packets + 1));
                 None
             }
-            Place::Last | Place::Only => Some(Arrival::Send {
+            PacketPosition::Last | PacketPosition::Only => Some(RoceArrival::Send {
                 bytes,
                 packets: packets + 1,
             }),
@@ -242,8 +242,8 @@ impl Requests {
         };
         match self.next {
             None => Missing::Nothing,
-            Some(Next::Psn(next)) => by_distance(next),
-            Some(Next::AfterRead { psn: read, length }) => {
+            Some(ExpectedPacket::Psn(next)) => by_distance(next),
+            Some(ExpectedPacket::AfterRead { psn: read, length }) => {
                 let after = MTUS.map(|mtu| length.div_ceil(mtu).max(1));
                 let ahead = distance(read);
                 if after.contains(&ahead) {

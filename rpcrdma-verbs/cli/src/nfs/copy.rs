@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rpcrdma_nfs::nfs3::{Createhow3, Ftype3, Sattr3, SetMode3, SetSize3, StableHow};
 
-use super::remote::{Access, AnyError, OpenedObject, Place, Remote};
+use super::remote::{Access, AnyError, OpenedObject, Remote, RemoteName};
 use crate::output::{UsageError, outln};
 
 #[derive(clap::Args)]
@@ -57,7 +57,7 @@ impl Copy {
 
     async fn put(&self, from: &Path, to: &Remote) -> Result<u64, AnyError> {
         let mut file = File::open(from).map_err(|error| at(from, &error))?;
-        let Place { client, dir, name } = self.target(from, to).await?;
+        let RemoteName { client, dir, name } = self.target(from, to).await?;
         let empty = Sattr3 {
             mode: SetMode3::True(0o644),
             size: SetSize3::True(0),
@@ -81,12 +81,12 @@ impl Copy {
     }
 
     /// Finds the target of a file: a name, or a directory that contains it.
-    async fn target(&self, from: &Path, to: &Remote) -> Result<Place, AnyError> {
+    async fn target(&self, from: &Path, to: &Remote) -> Result<RemoteName, AnyError> {
         if let Ok(OpenedObject { client, object }) = self.access.open(to).await
             && object.attributes.r#type == Ftype3::Dir
         {
             let name = from.file_name().and_then(|name| name.to_str());
-            return Ok(Place {
+            return Ok(RemoteName {
                 client,
                 dir: object.handle,
                 name: name.ok_or("the file has no name")?.to_owned(),

@@ -57,7 +57,7 @@ pub(super) struct OpenedObject {
 }
 
 /// A client, and a name in a directory of its server.
-pub(super) struct Place {
+pub(super) struct RemoteName {
     pub(super) client: Client<Channel>,
     pub(super) dir: FileHandle,
     pub(super) name: String,
@@ -126,10 +126,10 @@ impl Access {
     }
 
     /// Mounts the directory of an object, whether or not the object exists.
-    pub(super) async fn place(&self, remote: &Remote) -> Result<Place, AnyError> {
+    pub(super) async fn place(&self, remote: &Remote) -> Result<RemoteName, AnyError> {
         let (parent, name) = remote.split().ok_or("the path has no name")?;
         let dir = self.mount(&remote.host, parent).await?;
-        Ok(Place {
+        Ok(RemoteName {
             client: self.connect(&remote.host, dir).await?,
             dir,
             name: name.to_owned(),
@@ -151,7 +151,7 @@ impl Access {
         if !may_be_file || remote.split().is_none() {
             return Err(refused);
         }
-        let Place { client, dir, name } = self.place(remote).await?;
+        let RemoteName { client, dir, name } = self.place(remote).await?;
         let object = client.lookup(&dir, &name).await?;
         Ok(OpenedObject { client, object })
     }
