@@ -49,7 +49,7 @@ pair() {
     prepare rxe-6.1
     echo "==== pair: Linux $(cat "$kernel/version")"
     mkdir -p "$work/pair"
-    { server_is_killed && client_is_killed; } || check "the machines do what they are to do" false
+    { server_is_killed && client_is_killed; } || check "the machines behave as expected" false
     kill_machines "$work/pair"
     echo "==== pair: ${sums[0]} passed, ${sums[1]} failed ($((SECONDS - start)) s)"
     passed=$((passed + sums[0]))
@@ -89,8 +89,8 @@ server_is_killed() {
     wait "$client" || true
     # All other lines: the events of the connection, and the errors of calls.
     grep -v "$answer" "$work/pair/client/said"
-    check "every call is answered, once the server is back" all_answered 2000
-    check "the client connected again" [ "$(last_count connections)" -ge 2 ]
+    check "every call is answered after the restart of the server" all_answered 2000
+    check "the client reconnected" [ "$(last_count connections)" -ge 2 ]
 }
 
 # The server of the first part continues.
@@ -101,10 +101,10 @@ client_is_killed() {
     ping 100 100ms
     wait "$started" || true
     grep -v "$answer" "$work/pair/client/said"
-    check "the server serves the client that comes after one that was killed" all_answered 100
+    check "the server serves a client after another was killed" all_answered 100
     says server '^0 connections' 3 120 || return
     tail -n 3 "$work/pair/server/said"
-    check "the server has let go of the one that was killed" true
+    check "the server has dropped the killed client" true
 }
 
 all_answered() { grep -q "^$1 calls: $1 answered, 0 failed" "$work/pair/client/said"; }
