@@ -1,5 +1,5 @@
-//! Compiles `spec/nfs3.x` and `spec/mount3.x` into types, clients and services; and `spec/nfs4.x`, with
-//! the feature `nfs4`.
+//! Compiles `spec/nfs3.x` and `spec/mount3.x` into types, clients and services, and also
+//! `spec/nfs4.x` with the feature `nfs4`.
 
 use std::env;
 use std::path::PathBuf;

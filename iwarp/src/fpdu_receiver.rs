@@ -1,20 +1,20 @@
-//! Incoming FPDUs: placements, and events after their CRC.
+//! Incoming FPDUs: their payload is placed first, and events follow once the CRC is verified.
 
 use std::collections::VecDeque;
 
 use crate::segment::{Address, Header, READ_REQUEST_LEN, RdmapOpcode, UNTAGGED_LEN, header_len};
 use crate::{ReadRequestHeader, StagAccess, StagError, Terminate, TerminateCode, crc, padding};
 
-/// The longest message that is for the receiver itself: a Terminate with all headers.
+/// The maximum bytes of a message that the receiver itself consumes: a Terminate with all headers.
 const INNER_LEN: usize = 6 + UNTAGGED_LEN + READ_REQUEST_LEN;
 
-/// Questions about memory, which the caller answers.
+/// The caller's answers to questions about memory.
 pub trait Placement {
     /// Checks an access of the peer to `len` bytes at the tagged offset `offset`.
     ///
     /// # Errors
     ///
-    /// The rule that the access breaks. The connection ends with a Terminate.
+    /// Returns the rule that the access violates. The connection ends with a Terminate.
     fn check(
         &mut self,
         stag: u32,
@@ -23,60 +23,60 @@ pub trait Placement {
         access: StagAccess,
     ) -> Result<(), StagError>;
 
-    /// Returns the room in the receive for the Send `msn`, which is 1 for the first.
+    /// Returns the receive buffer space for the Send `msn`. The first Send has MSN 1.
     fn receive_room(&mut self, msn: u32) -> ReceiveRoom;
 
     /// Returns true if the peer may invalidate the STag.
     fn may_invalidate(&mut self, stag: u32) -> bool;
 }
 
-/// The room for a Send.
+/// The receive buffer space for a Send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiveRoom {
-    /// A receive of this many bytes.
+    /// There is a receive of this many bytes.
     Bytes(u64),
     /// There is no receive: the connection ends with a Terminate.
     Missing,
-    /// There is no receive yet: the stream waits for one.
+    /// There is no receive yet: the stream waits for one to be posted.
     Later,
 }
 
-/// Where payload goes.
+/// The destination of payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FpduDestination {
-    /// Memory with an STag, which the peer writes.
+    /// The peer's RDMA Write to memory with an STag.
     Tagged {
         /// The STag.
         stag: u32,
         /// The tagged offset in bytes.
         offset: u64,
     },
-    /// The sink of the oldest RDMA Read of ours.
+    /// The sink of the oldest outstanding RDMA Read of this end.
     Sink {
         /// The tagged offset in bytes.
         offset: u64,
     },
     /// The receive for a Send.
     Receive {
-        /// The Send's number.
+        /// The MSN of the Send.
         msn: u32,
         /// The offset in the message, in bytes.
         offset: u32,
     },
 }
 
-/// What happened. The CRC of the FPDU is verified.
+/// An event. The CRC of its FPDU has been verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IwarpEvent {
     /// A Send has arrived.
     Received {
-        /// The Send's number.
+        /// The MSN of the Send.
         msn: u32,
         /// The length in bytes.
         len: u32,
-        /// The sender asks for an event.
+        /// Whether the sender requests a solicited event.
         solicited: bool,
-        /// The STag that the caller invalidates now.
+        /// The STag that the caller must invalidate now.
         invalidate: Option<u32>,
     },
     /// The last segment of an RDMA Write has arrived.
@@ -84,34 +84,33 @@ pub enum IwarpEvent {
         /// The STag.
         stag: u32,
     },
-    /// The peer wants to read. Its right was checked.
+    /// The peer requests an RDMA Read. Its access has been checked.
     ReadRequested(ReadRequestHeader),
-    /// The oldest RDMA Read of ours has ended.
+    /// The oldest RDMA Read of this end has completed.
     ReadDone,
-    /// The peer has ended the stream.
+    /// The peer has terminated the stream.
     Terminated(Terminate),
 }
 
-/// What the caller does next.
+/// The next step of the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FpduProgress {
-    /// Read more of the stream.
+    /// Read more bytes of the stream.
     NeedInput,
-    /// Put the next `len` bytes of the stream, or some of them, into the destination, and call
-    /// `placed`.
+    /// Write up to `len` of the next bytes of the stream to the destination, and call `placed`.
     Place {
-        /// Where the next byte goes.
+        /// The destination of the next byte.
         destination: FpduDestination,
-        /// How many bytes follow, at least 1.
+        /// The number of bytes that follow, at least 1.
         len: usize,
     },
     /// Handle the event.
     Event(IwarpEvent),
-    /// Call `advance` again when there is a receive ([`ReceiveRoom::Later`]).
+    /// Call `advance` again when a receive has been posted ([`ReceiveRoom::Later`]).
     Stalled,
 }
 
-/// The memory that an RDMA Read of ours fills.
+/// The memory that an RDMA Read of this end fills.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadSink {
     /// The STag.
@@ -122,7 +121,7 @@ pub struct ReadSink {
     pub len: u32,
 }
 
-/// Why a segment has no target.
+/// The reason why a segment has no destination.
 enum NoTarget {
     Broken(TerminateCode),
     /// It waits for a receive.
@@ -139,7 +138,7 @@ impl From<TerminateCode> for NoTarget {
 enum Body {
     Place(FpduDestination),
     Inner,
-    /// The segment breaks a rule. The error counts if the CRC is right.
+    /// The segment violates a rule. The error is reported if the CRC is right.
     Discard(TerminateCode),
     /// An FPDU without a ULPDU (RFC 6581, section 9: the Send RTR).
     Empty,
@@ -153,10 +152,11 @@ enum State {
     Ended,
 }
 
-/// Takes the FPDUs of one stream.
+/// Receives the FPDUs of one stream.
 ///
 /// Source: RFC 5044, section 6; RFC 5041, section 7; RFC 5040, section 7. Payload is placed before
-/// its CRC is verified; nothing completes before. After an error the rest of the stream is dropped.
+/// its CRC is verified, and completes only after that. After an error the rest of the stream is
+/// dropped.
 #[derive(Debug)]
 pub struct FpduReceiver {
     with_crc: bool,
@@ -164,7 +164,7 @@ pub struct FpduReceiver {
     inbound_reads: u32,
     sinks: VecDeque<ReadSink>,
     state: State,
-    /// The FPDU's length field and header.
+    /// The length field and the header of the FPDU.
     head: [u8; 2 + UNTAGGED_LEN],
     have: usize,
     inner: [u8; INNER_LEN],
@@ -172,13 +172,14 @@ pub struct FpduReceiver {
     tail: [u8; 7],
     sum: u32,
     msn: [u32; 3],
-    /// The Send that is not complete: its bytes so far, and its opcode.
+    /// The incomplete Send: its bytes so far, and its opcode.
     partial: Option<(u32, RdmapOpcode)>,
     started: bool,
 }
 
 impl FpduReceiver {
-    /// Returns a receiver that checks CRCs if `with_crc`, and takes `ird` RDMA Reads at once.
+    /// Creates a receiver. It checks CRCs if `with_crc` is true, and accepts `ird` outstanding RDMA
+    /// Reads.
     pub fn new(with_crc: bool, ird: u32) -> Self {
         Self {
             with_crc,
@@ -198,33 +199,33 @@ impl FpduReceiver {
         }
     }
 
-    /// Expects a Send with this number next.
+    /// Sets the MSN of the next Send.
     #[cfg(test)]
     pub(crate) const fn set_next_send(&mut self, msn: u32) {
         self.msn[0] = msn;
     }
 
-    /// Returns true if an FPDU has arrived: a responder may send (RFC 5044, section 7.1.2).
+    /// Returns true if an FPDU has arrived, so that a responder may send (RFC 5044, section 7.1.2).
     pub const fn has_started(&self) -> bool {
         self.started
     }
 
-    /// Adds an RDMA Read of ours. The caller keeps to the negotiated ORD.
+    /// Adds an RDMA Read of this end. The caller must respect the negotiated ORD.
     pub fn read_posted(&mut self, sink: ReadSink) {
         self.sinks.push_back(sink);
     }
 
-    /// Ends the oldest RDMA Read of the peer: its response was sent.
+    /// Removes the oldest RDMA Read of the peer, after its response was sent.
     pub fn read_answered(&mut self) {
         self.inbound_reads = self.inbound_reads.saturating_sub(1);
     }
 
-    /// Takes bytes of the stream, up to the next thing that the caller does. Returns how many it
-    /// took: all of them with `NeedInput`.
+    /// Consumes bytes of the stream until the caller must act. Returns the number of consumed
+    /// bytes: all of them with `NeedInput`.
     ///
     /// # Errors
     ///
-    /// The Terminate to send. Afterwards every byte is dropped.
+    /// Returns the Terminate to send. All later bytes are dropped.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -267,8 +268,8 @@ impl FpduReceiver {
         }
     }
 
-    /// Tells that `bytes` of the stream were put where the last `Place` says. Bytes beyond those that
-    /// it asks for are not counted.
+    /// Reports that `bytes` of the stream were written to the destination of the last `Place`.
+    /// Bytes beyond its length are not counted.
     pub fn placed(&mut self, bytes: &[u8]) {
         // rfc: 5040-5.5-b, 5040-5.5-c, 5040-5.5-d, 5041-5.2-d
         let State::Payload {
@@ -298,7 +299,7 @@ impl FpduReceiver {
         usize::from(u16::from_be_bytes([self.head[0], self.head[1]]))
     }
 
-    /// Returns how many bytes the length field and the header have, as far as they are known.
+    /// Returns the length of the length field and the header, as far as it is known.
     fn head_len(&self) -> usize {
         match self.have {
             0 | 1 => 2,
@@ -307,7 +308,8 @@ impl FpduReceiver {
         }
     }
 
-    /// Takes the header, and decides where its payload goes. Returns what to do if it cannot.
+    /// Consumes the header, and finds the destination of its payload. Returns the next step if it
+    /// cannot.
     fn take_header(
         &mut self,
         rest: &mut &[u8],
@@ -337,7 +339,7 @@ impl FpduReceiver {
         None
     }
 
-    /// Decides where the payload of the segment goes.
+    /// Finds the destination of the segment's payload.
     fn target(&self, len: usize, placement: &mut impl Placement) -> Result<Body, NoTarget> {
         // rfc: 5040-3.1-a, 5041-4.1-a, 5041-4.1-b
         if self.ulpdu_len() == 0 {
@@ -472,7 +474,7 @@ impl FpduReceiver {
         })
     }
 
-    /// Takes payload that is not for the caller.
+    /// Consumes payload that the receiver itself needs or discards.
     fn take_payload(&mut self, rest: &mut &[u8], body: Body, left: usize) -> bool {
         let n = left.min(rest.len());
         let (bytes, after) = rest.split_at(n);
@@ -502,7 +504,7 @@ impl FpduReceiver {
         self.have == needed
     }
 
-    /// Verifies the CRC, and completes what the FPDU completes.
+    /// Verifies the CRC, and completes the message or segment of the FPDU.
     fn finish(
         &mut self,
         body: Body,
@@ -642,7 +644,7 @@ impl FpduReceiver {
     }
 }
 
-/// Moves bytes to `to`, as many as there are. Returns how many.
+/// Moves bytes to `to` until either slice ends. Returns the number of bytes.
 fn take(rest: &mut &[u8], to: &mut [u8]) -> usize {
     let n = rest.len().min(to.len());
     let (bytes, after) = rest.split_at(n);

@@ -1,4 +1,4 @@
-//! Outgoing messages as FPDUs, in pieces for `writev`.
+//! Frames outgoing messages as FPDUs, in pieces for `writev`.
 
 #[cfg(test)]
 mod tests;
@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use crate::segment::{Address, Header, RdmapOpcode, ReadRequestHeader, TAGGED_LEN, UNTAGGED_LEN};
 use crate::{Terminate, crc, padding};
 
-/// Bytes between the begins of two markers (RFC 5044, section 4.3).
+/// The distance between the starts of two markers, in bytes (RFC 5044, section 4.3).
 const MARKER_DISTANCE: u64 = 512;
 
-/// Returns the longest ULPDU, in bytes, of which the FPDU fits into `emss` bytes (RFC 5044, section
-/// 4.5), from 128 to 64768.
+/// Returns the maximum ULPDU in bytes whose FPDU fits into `emss` bytes (RFC 5044, section 4.5),
+/// between 128 and 64768.
 pub fn mulpdu(emss: usize, markers: bool) -> usize {
     // rfc: 5041-3-b, 5044-3-b, 5044-3-d, 5044-4.5-a, 5044-4.5-b, 5044-4.5-f, 5044-4.5-g
     let of_markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
@@ -20,12 +20,12 @@ pub fn mulpdu(emss: usize, markers: bool) -> usize {
         .clamp(128, 64768)
 }
 
-/// What a message with payload does.
+/// The kind of a message with payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutgoingKind {
     /// A Send.
     Send {
-        /// Asks the peer for an event.
+        /// Whether to request a solicited event at the peer.
         solicited: bool,
         /// The peer's STag to invalidate.
         invalidate: Option<u32>,
@@ -46,7 +46,7 @@ pub enum OutgoingKind {
     },
 }
 
-/// A message with payload, and how much of it is framed.
+/// A message with payload, and the progress of its framing.
 #[derive(Clone, Debug)]
 pub struct OutgoingMessage {
     request: u64,
@@ -56,7 +56,7 @@ pub struct OutgoingMessage {
 }
 
 impl OutgoingMessage {
-    /// Returns a message of `len` bytes. Its pieces have the number `request`.
+    /// Creates a message of `len` bytes. `request` identifies its pieces.
     pub const fn new(request: u64, kind: OutgoingKind, len: u32) -> Self {
         Self {
             request,
@@ -106,7 +106,7 @@ impl OutgoingMessage {
     }
 }
 
-/// The payload is shorter than its message.
+/// The error of a payload that is shorter than its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PayloadTooShort;
 
@@ -125,7 +125,7 @@ pub enum FramerPiece<'a> {
     Header(&'a [u8]),
     /// Bytes of a message.
     Payload {
-        /// The number of the message.
+        /// The identifier of the message.
         request: u64,
         /// The offset in the message, in bytes.
         offset: u32,
@@ -144,10 +144,10 @@ enum Queued {
     },
 }
 
-/// Cuts messages into FPDUs.
+/// Frames messages as FPDUs.
 ///
-/// Source: RFC 5044, section 4; RFC 5041, section 5.2. A message must be framed to its end before
-/// another begins: DDP does not interleave messages of one queue.
+/// Source: RFC 5044, section 4; RFC 5041, section 5.2. A message must be framed completely before
+/// the next one begins: DDP does not interleave messages of one queue.
 #[derive(Debug)]
 pub struct Framer {
     with_crc: bool,
@@ -156,11 +156,11 @@ pub struct Framer {
     mulpdu: usize,
     /// Bytes since the first FPDU.
     position: u64,
-    /// Where the FPDU began.
+    /// The position at which the current FPDU began.
     start: u64,
     sum: u32,
     msn: [u32; 3],
-    /// The bytes of all queued headers, of which the first `headers_sent` are sent.
+    /// The bytes of all queued headers. The first `headers_sent` of them are sent.
     headers: Vec<u8>,
     headers_sent: usize,
     queue: VecDeque<Queued>,
@@ -169,7 +169,7 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Returns a framer of FPDUs of at most `emss` bytes. Without `with_crc` the CRC fields are 0;
+    /// Creates a framer for FPDUs of at most `emss` bytes. Without `with_crc` the CRC fields are 0;
     /// `markers` is true if the peer requires them. A responder is `held`: it has no pieces before
     /// `release` (RFC 5044, section 7.1.2).
     pub fn new(emss: usize, with_crc: bool, markers: bool, held: bool) -> Self {
@@ -189,7 +189,7 @@ impl Framer {
         }
     }
 
-    /// Sets the size of an FPDU in bytes, for the segments to come.
+    /// Sets the maximum size of the following FPDUs, in bytes.
     pub fn set_emss(&mut self, emss: usize) {
         self.mulpdu = mulpdu(emss, self.markers);
     }
@@ -199,19 +199,19 @@ impl Framer {
         self.held = false;
     }
 
-    /// Returns the position in the stream of the next FPDU, in bytes: what is queued now is sent
-    /// once [`Self::bytes_sent`] has reached it.
+    /// Returns the position of the next FPDU in the stream, in bytes. Everything queued so far is
+    /// sent once [`Self::bytes_sent`] reaches this position.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Returns how many bytes of the stream are sent.
+    /// Returns the number of sent bytes of the stream.
     pub const fn bytes_sent(&self) -> u64 {
         self.sent
     }
 
     /// Queues a message that fits into one FPDU, with a copy of its payload. Returns false if it
-    /// does not fit; nothing is queued then.
+    /// does not fit, and queues nothing in this case.
     pub fn push_copied(&mut self, kind: OutgoingKind, payload: &[&[u8]]) -> bool {
         // rfc: 5040-5.1-i, 5040-5.3-i, 5041-4.3-h, 5041-4.3-i, 5041-4.3-j
         let len: usize = payload.iter().map(|part| part.len()).sum();
@@ -234,7 +234,7 @@ impl Framer {
         true
     }
 
-    /// Adds a whole FPDU without markers: one pass for its CRC.
+    /// Adds a complete FPDU without markers, and computes its CRC in one pass.
     fn put_whole(&mut self, header: &[u8], payload: &[&[u8]], payload_len: usize) {
         let from = self.headers.len();
         let ulpdu = header.len() + payload_len;
@@ -256,14 +256,14 @@ impl Framer {
         self.queue_header(len);
     }
 
-    /// Queues the next FPDU of `message`, whose bytes are all of `payload`. Returns true if it was
-    /// the last.
+    /// Queues the next FPDU of `message`. `payload` is the whole payload of the message. Returns
+    /// true if this FPDU is the last one.
     ///
-    /// The CRC is computed here: the bytes must not change before they are sent.
+    /// The CRC is computed here: the bytes must not change until they are sent.
     ///
     /// # Errors
     ///
-    /// If `payload` is shorter than the message. Nothing is queued then.
+    /// Returns an error if `payload` is shorter than the message. Nothing is queued in this case.
     pub fn push_segment(
         &mut self,
         message: &mut OutgoingMessage,
@@ -295,8 +295,8 @@ impl Framer {
         Ok(last)
     }
 
-    /// Queues an FPDU without a ULPDU: the Send that says that an initiator is ready to receive
-    /// (RFC 6581, section 9.2).
+    /// Queues an FPDU without a ULPDU: the Send by which an initiator announces that it is ready to
+    /// receive (RFC 6581, section 9.2).
     pub fn push_empty(&mut self) {
         if self.markers {
             self.begin_fpdu();
@@ -314,13 +314,13 @@ impl Framer {
         self.push_control(RdmapOpcode::ReadRequest, 1, &request.encode());
     }
 
-    /// Queues a Terminate. No FPDU may follow.
+    /// Queues a Terminate. No FPDU may follow it.
     pub fn push_terminate(&mut self, terminate: &Terminate) {
         // rfc: 5040-5.4-a, 5040-5.4-b, 5040-5.4-c, 5040-7.1-b
         self.push_control(RdmapOpcode::Terminate, 2, &terminate.encode());
     }
 
-    /// Returns the pieces in the order in which they go out.
+    /// Returns the pieces in the order of their transmission.
     pub fn pieces(&self) -> impl Iterator<Item = FramerPiece<'_>> {
         let mut headers = &self.headers[self.headers_sent..];
         let shown = if self.held { 0 } else { self.queue.len() };
@@ -345,7 +345,7 @@ impl Framer {
             })
     }
 
-    /// Removes the first `len` bytes of the pieces: they are sent.
+    /// Removes the first `len` bytes of the pieces, after they were sent.
     pub fn sent(&mut self, mut len: usize) {
         while let Some(first) = self.queue.front_mut().filter(|_| len > 0) {
             let (Queued::Header(left) | Queued::Payload { len: left, .. }) = first;
@@ -364,14 +364,14 @@ impl Framer {
                 self.queue.pop_front();
             }
         }
-        // Moving what is left costs at most as much as what was sent.
+        // Moving the remaining bytes costs at most as much as those that were sent.
         if self.headers_sent * 2 >= self.headers.len() {
             self.headers.drain(..self.headers_sent);
             self.headers_sent = 0;
         }
     }
 
-    /// Returns true if a queued piece refers to payload of the caller.
+    /// Returns true if a queued piece refers to the caller's payload.
     pub fn has_payload(&self) -> bool {
         let is_payload = |queued: &Queued| matches!(queued, Queued::Payload { .. });
         self.queue.iter().any(is_payload)
@@ -415,7 +415,7 @@ impl Framer {
         self.put(&[0; 3][..padding(ulpdu)], None);
         self.put_marker();
         let sum = if self.with_crc { self.sum } else { 0 };
-        // CRC32c goes out with its lowest byte first, as in iSCSI.
+        // The CRC32c is sent with its lowest byte first, as in iSCSI.
         self.push_header(&sum.to_le_bytes());
         self.position += 4;
     }

@@ -28,7 +28,8 @@ fn crc(sum: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(sum, bytes)
 }
 
-/// Returns how many padding bytes follow a ULPDU of `len` bytes, so that the CRC is aligned to 4.
+/// Returns the number of padding bytes after a ULPDU of `len` bytes, which align the CRC to 4
+/// bytes.
 const fn padding(len: usize) -> usize {
     // rfc: 5044-4.1-b
     (4 - (2 + len) % 4) % 4

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{Framer, FramerPiece, Terminate, TerminateCode};
 
-/// Bytes of private data in a frame, at most. Revision 2 takes 4 of them.
+/// The maximum bytes of private data in a frame. Revision 2 uses 4 of them.
 pub const MAX_PRIVATE_DATA: usize = 512;
 
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
@@ -14,19 +14,19 @@ const MARKERS: u8 = 0x80;
 const CRC: u8 = 0x40;
 const REJECTED: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
-/// The depth that stands for no negotiation (RFC 6581, section 9.1).
+/// The depth that means "not negotiated" (RFC 6581, section 9.1).
 const NOT_NEGOTIATED: u16 = 0x3fff;
 
-/// How many RDMA Reads may be outstanding. At most 0x3ffe; 0x3fff leaves them to the consumer.
+/// The maximum outstanding RDMA Reads: up to 0x3ffe. 0x3fff leaves them to the consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadDepths {
-    /// Reads of the peer.
+    /// The RDMA Reads of the peer.
     pub ird: u16,
-    /// Reads of ours.
+    /// The RDMA Reads of this end.
     pub ord: u16,
 }
 
-/// Messages that an initiator may send as ready-to-receive indication (RFC 6581, section 9.2).
+/// The messages that an initiator can send as ready-to-receive indication (RFC 6581, section 9.2).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RtrTypes {
     /// A Send without payload.
@@ -37,36 +37,38 @@ pub struct RtrTypes {
     pub read: bool,
 }
 
-/// What one end wants of a connection.
+/// The connection parameters that one end requests.
 #[derive(Clone, Debug)]
 pub struct MpaOptions {
-    /// Require CRCs. They are in use if either end requires them.
+    /// Whether to require CRCs. They are used if either end requires them.
     pub crc: bool,
-    /// Use revision 2, with these depths; `None` is revision 1.
+    /// The depths for revision 2; `None` selects revision 1.
     pub depths: Option<ReadDepths>,
-    /// Use peer-to-peer mode with one of these messages. Needs revision 2.
+    /// The messages of peer-to-peer mode, if it is used. It needs revision 2.
     pub rtr: Option<RtrTypes>,
     /// The consumer's private data.
     pub private_data: Vec<u8>,
 }
 
-/// Why a setup fails. The TCP connection must be closed.
+/// The reason why a setup fails. The TCP connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
     /// The frame does not begin with the key.
     Key,
-    /// The peer's revision is unknown.
+    /// The peer's revision is not supported.
     Revision(u8),
     /// Private data exceeds 512 bytes, or is too short for revision 2.
     PrivateDataLen(usize),
     /// The peer has rejected the connection. The initiator has its private data and its depths. RFC
-    /// 5044, section 7.1.2 leaves the TCP connection to the consumer, which may close it.
+    /// 5044, section 7.1.2, leaves the TCP connection to the consumer, which may close it.
     Rejected,
-    /// The peer sent more than its request before it had a reply.
+    /// The peer sent data after its request, before it received a reply.
     EarlyData,
-    /// The peer needs more RDMA Reads at once than we take: send [`MpaInitiator::terminate`] first.
+    /// The peer needs more outstanding RDMA Reads than this end accepts: send
+    /// [`MpaInitiator::terminate`] before closing.
     InsufficientIrd,
-    /// No ready-to-receive message suits both ends: send [`MpaInitiator::terminate`] first.
+    /// The ends support no common ready-to-receive message: send [`MpaInitiator::terminate`] before
+    /// closing.
     NoRtr,
 }
 
@@ -86,16 +88,16 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// What both ends agreed on.
+/// The negotiated parameters of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MpaEstablished {
-    /// CRCs are generated and checked.
+    /// Whether CRCs are generated and checked.
     pub crc: bool,
-    /// The peer requires markers in what we send.
+    /// Whether the peer requires markers in the data that this end sends.
     pub markers: bool,
-    /// How many RDMA Reads may be outstanding; `None` with revision 1.
+    /// The maximum outstanding RDMA Reads; `None` with revision 1.
     pub depths: Option<ReadDepths>,
-    /// The depths that the peer named; `None` with revision 1.
+    /// The depths that the peer sent; `None` with revision 1.
     pub peer_depths: Option<ReadDepths>,
     /// The initiator sends one of these messages first; `None` without peer-to-peer mode.
     pub rtr: Option<RtrTypes>,
@@ -111,13 +113,13 @@ struct Frame {
     private_data: Vec<u8>,
 }
 
-/// Collects a frame, and reads it.
+/// Collects and parses a frame.
 #[derive(Debug, Default)]
 struct FrameReader(Vec<u8>);
 
 impl FrameReader {
-    /// Takes the bytes of the frame, and none behind it. Returns how many, and the frame once it is
-    /// whole.
+    /// Consumes the bytes of the frame, and none after it. Returns their number, and the frame once
+    /// it is complete.
     fn take(&mut self, input: &[u8], key: &[u8; 16]) -> Result<(usize, Option<Frame>), SetupError> {
         // rfc: 5044-7.1.2-l, 5044-7.1.2-o
         let mut taken = 0;
@@ -130,7 +132,7 @@ impl FrameReader {
             if self.0.len() == needed && needed >= FRAME_LEN {
                 return Ok((taken, Some(Frame::parse(&std::mem::take(&mut self.0))?)));
             }
-            // A complete header may say that more follows.
+            // A complete header may announce private data.
             let n = (needed - self.0.len()).min(input.len() - taken);
             if n == 0 {
                 return Ok((taken, None));
@@ -232,7 +234,7 @@ const fn flags(crc: bool) -> u8 {
     if crc { CRC } else { 0 }
 }
 
-/// The end that connects.
+/// The end that initiates the connection.
 ///
 /// ```
 /// use rpcrdma_iwarp::{MpaInitiator, MpaOptions, MpaResponder};
@@ -255,16 +257,16 @@ pub struct MpaInitiator {
     reader: FrameReader,
     rejection: Vec<u8>,
     rejected_depths: Option<ReadDepths>,
-    /// The Terminate that ends a setup which the responder believes to be done.
+    /// The Terminate that ends a setup which the responder considers complete.
     terminate: Vec<u8>,
 }
 
 impl MpaInitiator {
-    /// Returns an initiator, and the request to send.
+    /// Creates an initiator. Returns it with the request to send.
     ///
     /// # Errors
     ///
-    /// `PrivateDataLen` if the private data are too long.
+    /// Returns `PrivateDataLen` if the private data are too long.
     pub fn new(options: MpaOptions) -> Result<(Self, Vec<u8>), SetupError> {
         // rfc: 5044-7.1.1-a, 5044-7.1.1-n, 5044-7.1.2-a, 5044-7.1.2-b, 6581-6-b, 6581-6-c
         // rfc: 6581-10-c
@@ -285,11 +287,11 @@ impl MpaInitiator {
         Ok((this, request))
     }
 
-    /// Takes bytes of the reply. Returns how many it took; those behind the reply are FPDUs.
+    /// Consumes bytes of the reply. Returns their number; the bytes after the reply are FPDUs.
     ///
     /// # Errors
     ///
-    /// The TCP connection must be closed, after [`Self::terminate`] was sent.
+    /// After an error the caller must send [`Self::terminate`] and close the TCP connection.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<MpaEstablished>), SetupError> {
         // rfc: 5044-7.1.1-d, 5044-7.1.2-g, 5044-7.1.2-h, 5044-7.1.2-i
         let (taken, frame) = self.reader.take(input, REPLY_KEY)?;
@@ -317,7 +319,8 @@ impl MpaInitiator {
         Ok(established)
     }
 
-    /// Returns the FPDU of a Terminate. The responder has accepted: it takes FPDUs.
+    /// Returns the FPDU of a Terminate. The responder has accepted the connection, so it receives
+    /// FPDUs.
     fn encode_terminate(&self, frame: &Frame, error: Option<&SetupError>) -> Vec<u8> {
         // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
         let code = match error {
@@ -335,13 +338,14 @@ impl MpaInitiator {
     }
 
     /// Returns the bytes to send after an error of [`Self::receive`], before the TCP connection is
-    /// closed: a Terminate after `InsufficientIrd` and `NoRtr` (RFC 6581, section 9), else nothing.
+    /// closed: a Terminate after `InsufficientIrd` and `NoRtr` (RFC 6581, section 9), and nothing
+    /// otherwise.
     pub fn terminate(&self) -> &[u8] {
         &self.terminate
     }
 
-    /// Returns how many bytes of the reply are certainly missing: a caller that reads no more leaves
-    /// what follows the reply to the stream.
+    /// Returns the minimum number of missing bytes of the reply. A caller that reads no more than
+    /// this does not consume bytes after the reply.
     pub fn missing(&self) -> usize {
         let needed = self.reader.needed().unwrap_or(FRAME_LEN);
         needed.saturating_sub(self.reader.0.len())
@@ -352,15 +356,15 @@ impl MpaInitiator {
         &self.rejection
     }
 
-    /// Returns the depths that a rejection names, `None` with revision 1: those with which the peer
-    /// may accept.
+    /// Returns the depths in a rejection, with which the peer would accept; `None` with revision 1.
     pub const fn rejected_depths(&self) -> Option<ReadDepths> {
         // rfc: 6581-9.1-i
         self.rejected_depths
     }
 }
 
-/// RFC 6581, section 9.1: our ORD is at most the responder's IRD, and our IRD at least its ORD.
+/// Computes the depths by RFC 6581, section 9.1: the initiator's ORD is at most the responder's
+/// IRD, and its IRD is at least the responder's ORD.
 fn initiator_depths(ours: ReadDepths, theirs: ReadDepths) -> Result<ReadDepths, SetupError> {
     // rfc: 6581-9.1-f, 6581-9.1-k, 6581-9.1-m
     if theirs.ord != NOT_NEGOTIATED && ours.ird != NOT_NEGOTIATED && theirs.ord > ours.ird {
@@ -393,21 +397,21 @@ fn common_rtr(
     }
 }
 
-/// The end that is connected to.
+/// The end that accepts the connection.
 #[derive(Debug, Default)]
 pub struct MpaResponder(FrameReader);
 
 impl MpaResponder {
-    /// Returns a responder that waits for a request.
+    /// Creates a responder that waits for a request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes bytes of the request. Returns it once it is whole.
+    /// Consumes bytes of the request. Returns the request once it is complete.
     ///
     /// # Errors
     ///
-    /// The TCP connection must be closed.
+    /// After an error the TCP connection must be closed.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<MpaRequest>, SetupError> {
         // rfc: 5044-7.1.1-b
         let (taken, frame) = self.0.take(input, REQUEST_KEY)?;
@@ -418,7 +422,7 @@ impl MpaResponder {
     }
 }
 
-/// A request that waits for its reply.
+/// A request without a reply yet.
 #[derive(Debug)]
 pub struct MpaRequest(Frame);
 
@@ -433,12 +437,12 @@ impl MpaRequest {
         self.0.revision
     }
 
-    /// Accepts. Returns the reply to send, in the revision of the request. Without depths, the
-    /// responder takes those of the request.
+    /// Accepts the connection. Returns the reply to send, in the revision of the request. Without
+    /// depths, the responder adopts those of the request.
     ///
     /// # Errors
     ///
-    /// `PrivateDataLen` if the private data are too long.
+    /// Returns `PrivateDataLen` if the private data are too long.
     pub fn accept(self, options: &MpaOptions) -> Result<(Vec<u8>, MpaEstablished), SetupError> {
         // rfc: 5044-3-i, 5044-7.1.1-c, 5044-7.1.2-f, 6581-9.2-c, 6581-9.2-d, 6581-9.2-e
         // rfc: 6581-9.2-f, 6581-9.2-h, 6581-9.2-m, 6581-10-a, 6581-10-b, 6581-10-d, 6581-10-e
@@ -472,11 +476,11 @@ impl MpaRequest {
         Ok((frame.encode(REPLY_KEY)?, established))
     }
 
-    /// Rejects. Returns the reply to send.
+    /// Rejects the connection. Returns the reply to send.
     ///
     /// # Errors
     ///
-    /// `PrivateDataLen` if the private data are too long.
+    /// Returns `PrivateDataLen` if the private data are too long.
     pub fn reject(self, private_data: &[u8]) -> Result<Vec<u8>, SetupError> {
         // rfc: 5044-7.1.2-e, 5044-7.1.2-n
         let enhanced = self.0.enhanced.map(|(theirs, rtr)| {
@@ -498,14 +502,14 @@ impl MpaRequest {
     }
 }
 
-/// Returns the responder's depths, and those that its reply names.
+/// Returns the responder's depths, and those in its reply.
 fn responder_depths(
     ours: ReadDepths,
     theirs: ReadDepths,
     read_rtr: bool,
 ) -> (ReadDepths, ReadDepths) {
     // rfc: 6581-9.1-b, 6581-9.1-c, 6581-9.1-j, 6581-9.1-l
-    // A Read as ready-to-receive message needs a place (RFC 6581, section 9.1).
+    // A Read as ready-to-receive message needs an IRD of at least 1 (RFC 6581, section 9.1).
     let ird = if read_rtr { ours.ird.max(1) } else { ours.ird };
     let ord = if theirs.ird == NOT_NEGOTIATED {
         ours.ord

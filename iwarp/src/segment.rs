@@ -32,7 +32,8 @@ pub enum RdmapOpcode {
 }
 
 impl RdmapOpcode {
-    /// Returns the opcode in RDMAP's control byte, the second of a segment, unless it is reserved.
+    /// Returns the opcode in RDMAP's control byte (the second byte of a segment), unless it is
+    /// reserved.
     pub fn from_control(control: u8) -> Option<Self> {
         Some(match control & 15 {
             0 => Self::Write,
@@ -47,7 +48,7 @@ impl RdmapOpcode {
         })
     }
 
-    /// Returns the queue of its messages; `None` if they are tagged.
+    /// Returns the queue of messages with this opcode; `None` if they are tagged.
     pub(crate) fn queue(self) -> Option<u32> {
         match self {
             Self::Write | Self::ReadResponse => None,
@@ -72,7 +73,7 @@ pub(crate) const fn header_len(control: u8) -> usize {
     }
 }
 
-/// Where a segment goes, as its header says.
+/// The destination of a segment, from its header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Address {
     Tagged {
@@ -87,7 +88,7 @@ pub(crate) enum Address {
     },
 }
 
-/// The header of a segment. Nothing but its length is verified.
+/// The header of a segment. Only its length is verified.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) ddp_version: u8,
@@ -133,7 +134,7 @@ impl Header {
         }
     }
 
-    /// Returns the bytes of a header, and how many they are.
+    /// Returns the bytes of a header, and their number.
     pub(crate) fn encode(
         opcode: RdmapOpcode,
         last: bool,

@@ -1,25 +1,25 @@
-//! STags: what a peer may reach.
+//! STags: the memory that a peer may access.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// What an access does to memory.
+/// The kind of an access to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StagAccess {
     /// The peer's RDMA Write.
     Write,
-    /// The peer's RDMA Read, of which the memory is the source.
+    /// The peer's RDMA Read, with the memory as its source.
     Read,
-    /// The response to our RDMA Read.
+    /// The response to an RDMA Read of this end.
     ReadResponse,
 }
 
-/// Why an access is denied.
+/// The reason why an access is denied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StagError {
     /// No memory has the STag.
     Invalid,
-    /// The bytes exceed the memory.
+    /// The range exceeds the memory.
     Bounds,
     /// The memory does not allow the access.
     Access,
@@ -36,16 +36,16 @@ pub struct StagRegion {
     pub base: u64,
     /// The length in bytes.
     pub len: u64,
-    /// The peer may read.
+    /// Whether the peer may read.
     pub remote_read: bool,
-    /// The peer may write, also with the response to an RDMA Read.
+    /// Whether the peer may write, including by the response to an RDMA Read.
     pub remote_write: bool,
     /// The connection whose peer may use the STag, by a number of the caller's choice.
     pub connection: u64,
 }
 
-/// The STags of a device. An STag is a random number, and not given out again soon: each is a keyed
-/// hash of a counter.
+/// The STags of a device. Each STag is a keyed hash of a counter: it is unpredictable, and is not
+/// reused soon.
 ///
 /// ```
 /// use rpcrdma_iwarp::{StagAccess, StagError, StagRegion, StagTable};
@@ -66,12 +66,12 @@ pub struct StagTable {
 }
 
 impl StagTable {
-    /// Returns an empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives memory an STag, which is not 0; `None` if more than 2^31 are in use.
+    /// Assigns an STag to memory. An STag is never 0. Returns `None` if more than 2^31 are in use.
     pub fn insert(&mut self, region: StagRegion) -> Option<u32> {
         // rfc: 5040-8.1.1-i, 5040-8.1.1-j
         while self.regions.len() < 1 << 31 {
@@ -86,7 +86,7 @@ impl StagTable {
         None
     }
 
-    /// Ends an STag. Returns its memory, if there was one.
+    /// Removes an STag. Returns its memory, if there was one.
     pub fn remove(&mut self, stag: u32) -> Option<StagRegion> {
         self.regions.remove(&stag)
     }
@@ -95,7 +95,7 @@ impl StagTable {
     ///
     /// # Errors
     ///
-    /// The first rule that the access breaks.
+    /// Returns the first rule that the access violates.
     pub fn check(
         &self,
         connection: u64,

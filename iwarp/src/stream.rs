@@ -1,4 +1,4 @@
-//! Both directions of one stream, and what binds them.
+//! Both directions of one stream, and the rules that concern both.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use crate::{
 /// The layer of errors of MPA (RFC 5040, section 4.8).
 const MPA: u8 = 2;
 
-/// One end of an iWARP stream after its setup: a [`Framer`] and an [`FpduReceiver`] with the rules
+/// One end of an iWARP stream after its setup: a [`Framer`], an [`FpduReceiver`], and the rules
 /// that concern both.
 ///
 /// - A responder sends nothing before the initiator's first FPDU (RFC 5044, section 7.1.2). An
 ///   initiator begins with the ready-to-receive message that both ends agreed on (RFC 6581, section
 ///   9.2).
-/// - At most ORD RDMA Reads of ours are outstanding, and at most IRD of the peer (RFC 5040, section
-///   7.2; RFC 6581, section 9.1).
+/// - At most ORD RDMA Reads of this end are outstanding, and at most IRD of the peer (RFC 5040,
+///   section 7.2; RFC 6581, section 9.1).
 /// - Nothing follows a Terminate (RFC 5040, section 4.8).
 #[derive(Debug)]
 pub struct IwarpStream {
@@ -25,15 +25,15 @@ pub struct IwarpStream {
     receiver: FpduReceiver,
     ord: u32,
     reads: u32,
-    /// The ready-to-receive message is an RDMA Read that has not been answered.
+    /// The ready-to-receive message is an RDMA Read whose response has not arrived.
     rtr_read: bool,
     responses: VecDeque<ReadRequestHeader>,
     ended: bool,
 }
 
 impl IwarpStream {
-    /// Returns the end that has connected. It sends FPDUs of at most `emss` bytes. `ours` are the
-    /// depths where the peer has negotiated none.
+    /// Creates the end that initiated the connection. It sends FPDUs of at most `emss` bytes.
+    /// `ours` are the depths if the peer negotiates none.
     pub fn initiator(established: &MpaEstablished, ours: ReadDepths, emss: usize) -> Self {
         // rfc: 6581-5-a, 6581-9.2-i
         let mut stream = Self::new(established, ours, emss, false);
@@ -42,7 +42,7 @@ impl IwarpStream {
             if rtr.write {
                 stream.framer.push_copied(nothing, &[]);
             } else if rtr.read {
-                // Also where the consumer has no Reads: the responder has made room for this one.
+                // The responder made room for this Read even if the consumer's ORD is 0.
                 let ord = std::mem::replace(&mut stream.ord, 1);
                 stream.rtr_read = stream.push_read(0, 0, (0, 0));
                 stream.ord = ord;
@@ -53,7 +53,7 @@ impl IwarpStream {
         stream
     }
 
-    /// Returns the end that was connected to. Parameters as for [`Self::initiator`].
+    /// Creates the end that accepted the connection. For the parameters see [`Self::initiator`].
     pub fn responder(established: &MpaEstablished, ours: ReadDepths, emss: usize) -> Self {
         // rfc: 5044-7.1.2-k
         Self::new(established, ours, emss, true)
@@ -73,36 +73,37 @@ impl IwarpStream {
         }
     }
 
-    /// Returns what goes out, to queue messages and to take pieces. Nothing may be queued once the
+    /// Returns the framer, to queue messages and to take pieces. Nothing may be queued once the
     /// stream [has ended](Self::has_ended).
     pub const fn framer(&mut self) -> &mut Framer {
         &mut self.framer
     }
 
-    /// Returns the pieces that go out, in order.
+    /// Returns the pieces to send, in order.
     pub fn pieces(&self) -> impl Iterator<Item = FramerPiece<'_>> {
         self.framer.pieces()
     }
 
-    /// Returns the position in the outgoing stream that is sent, and that which is queued, in bytes.
+    /// Returns two positions in the outgoing stream, in bytes: the end of the sent data, and that
+    /// of the queued data.
     pub const fn positions(&self) -> (u64, u64) {
         (self.framer.bytes_sent(), self.framer.position())
     }
 
-    /// Returns true if a Terminate was queued or received: nothing may be queued any more.
+    /// Returns true if a Terminate was queued or received. Nothing may be queued after it.
     pub const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Returns true if the peer's first FPDU has begun to arrive.
+    /// Returns true if an FPDU of the peer has begun to arrive.
     pub const fn has_heard(&self) -> bool {
         self.receiver.has_started()
     }
 
-    /// Queues an RDMA Read of `len` bytes from the peer's memory, an STag and a tagged offset. The
-    /// response goes to [`FpduDestination::Sink`](crate::FpduDestination::Sink) with offsets from 0.
-    /// `sink` is the STag that the peer is told, which it can use for nothing else. Returns false if
-    /// ORD Reads are outstanding: nothing is queued then.
+    /// Queues an RDMA Read of `len` bytes from the peer's memory, given by its STag and tagged
+    /// offset. The response goes to [`FpduDestination::Sink`](crate::FpduDestination::Sink) with
+    /// offsets from 0. `sink` is the STag in the request; the peer can use it for nothing else.
+    /// Returns false if ORD Reads are outstanding, and queues nothing in this case.
     pub fn push_read(&mut self, sink: u32, len: u32, source: (u32, u64)) -> bool {
         // rfc: 5040-5.2-a, 5040-6.1-d
         if self.reads >= self.ord {
@@ -124,24 +125,24 @@ impl IwarpStream {
         true
     }
 
-    /// Returns the oldest RDMA Read of the peer that is not answered.
+    /// Returns the oldest RDMA Read of the peer without a response.
     pub fn response(&self) -> Option<&ReadRequestHeader> {
         self.responses.front()
     }
 
-    /// Returns the unanswered RDMA Read of the peer with this index.
+    /// Returns the RDMA Read of the peer with this index among those without a response.
     pub fn response_at(&self, index: usize) -> Option<&ReadRequestHeader> {
         self.responses.get(index)
     }
 
-    /// Ends the oldest RDMA Read of the peer: its response is sent.
+    /// Removes the oldest RDMA Read of the peer, after its response was sent.
     pub fn answered(&mut self) {
         // rfc: 5040-5.2.2-f, 5040-5.5-p
         self.responses.pop_front();
         self.receiver.read_answered();
     }
 
-    /// Queues a Terminate. Nothing may follow it.
+    /// Queues a Terminate. No FPDU may follow it.
     pub fn terminate(&mut self, terminate: &Terminate) {
         // rfc: 5040-5.4-h, 5040-6.2.1-a, 5041-6.2.2-c, 5041-7.1-j
         if !std::mem::replace(&mut self.ended, true) {
@@ -149,11 +150,11 @@ impl IwarpStream {
         }
     }
 
-    /// As [`FpduReceiver::advance`].
+    /// Works as [`FpduReceiver::advance`].
     ///
     /// # Errors
     ///
-    /// The Terminate that was queued. Afterwards every byte is dropped.
+    /// Returns the Terminate that was queued. All later bytes are dropped.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -163,8 +164,9 @@ impl IwarpStream {
         let mut taken = 0;
         loop {
             let advanced = self.receiver.advance(&input[taken..], placement);
-            // An FPDU that breaks a rule of DDP or RDMAP is one. After a wrong CRC there was none,
-            // and a responder that has heard nothing else ends without a Terminate.
+            // An FPDU that violates a rule of DDP or RDMAP counts as the first FPDU. One with a
+            // wrong CRC does not: a responder that has received no other FPDU ends without a
+            // Terminate.
             let is_fpdu = |terminate: &Terminate| terminate.code.layer != MPA;
             if self.receiver.has_started() || advanced.as_ref().is_err_and(is_fpdu) {
                 self.framer.release();
@@ -194,7 +196,7 @@ impl IwarpStream {
         }
     }
 
-    /// As [`FpduReceiver::placed`].
+    /// Works as [`FpduReceiver::placed`].
     pub fn placed(&mut self, bytes: &[u8]) {
         self.receiver.placed(bytes);
     }

@@ -62,7 +62,8 @@ codes! {
 pub struct Terminate {
     /// The error.
     pub code: TerminateCode,
-    /// The length of the segment in bytes, and its DDP header of 14 or 18 bytes.
+    /// The length in bytes of the segment that caused the error, and its DDP header of 14 or 18
+    /// bytes.
     pub segment: Option<(u16, Vec<u8>)>,
     /// The header of the RDMA Read Request that caused the error.
     pub read_request: Option<[u8; READ_REQUEST_LEN]>,
@@ -78,8 +79,8 @@ impl Terminate {
         }
     }
 
-    /// Returns the Terminate for an incoming segment, with the headers that RFC 5040 (figure 10)
-    /// asks for.
+    /// Returns the Terminate for an incoming segment, with the headers that RFC 5040, figure 10,
+    /// requires.
     pub(crate) fn of_segment(code: TerminateCode, len: usize, header: &[u8]) -> Self {
         // rfc: 5040-4.8-d, 5040-4.8-e, 5040-4.8-f, 5040-4.8-h, 5040-4.8-i, 5040-4.8-j, 5040-4.8-k
         // rfc: 5041-7.1-h, 5041-7.2-a
@@ -113,8 +114,8 @@ impl Terminate {
         bytes
     }
 
-    /// Reads a Terminate Header. Headers that are cut short are left out: Linux's siw sets wrong
-    /// control bits. Returns `None` without a code.
+    /// Parses a Terminate Header. Truncated headers are omitted: Linux's siw sets wrong control
+    /// bits. Returns `None` if the error code is missing.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let &[kind, code, control, _, ref rest @ ..] = bytes else {
             return None;

@@ -1,4 +1,4 @@
-//! What a hostile peer sends, and the Terminate that it gets.
+//! Faults of a hostile peer, and the Terminates that they cause.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ fn read_request(source_stag: u32, source_offset: u64, len: u32) -> Vec<u8> {
     untagged([0x41, 0x41], 1, 1, 0, &request.encode())
 }
 
-/// The peer may use one receive of 8 bytes, and 8 bytes of each region.
+/// The peer may use one receive of 8 bytes, and access 8 bytes of each region.
 struct Setup {
     memory: Memory,
     readable: u32,
@@ -84,7 +84,7 @@ impl Setup {
 }
 
 #[test]
-fn each_fault_has_its_terminate() {
+fn each_fault_causes_its_terminate() {
     // rfc: 5040-4.4-c, 5040-4.4-d, 5040-4.8-d, 5040-4.8-e, 5040-4.8-f, 5040-4.8-h, 5040-4.8-i
     // rfc: 5040-4.8-j, 5040-4.8-k, 5040-5.2.1-c, 5040-5.2.1-o, 5040-5.5-g, 5040-5.5-m, 5040-6.1-e
     // rfc: 5040-7.1-b, 5040-7.2-a, 5040-7.2-b, 5040-7.2-c, 5040-7.2-d, 5040-7.2-e, 5040-7.2-f
@@ -274,7 +274,7 @@ fn a_corrupt_header_is_a_crc_error() {
 }
 
 #[test]
-fn nothing_is_taken_after_a_fault() {
+fn input_after_a_fault_is_ignored() {
     // rfc: 5040-7-a, 5040-7.1-c, 5041-3-i, 5041-7.1-g, 5041-7.1-i, 5044-8-g, 5044-8-h
     let mut setup = Setup::new();
     let mut receiver = FpduReceiver::new(true, 1);
@@ -297,7 +297,7 @@ fn a_terminate_ends_the_stream() {
 }
 
 #[test]
-fn a_read_response_stays_in_its_sink() {
+fn a_read_response_is_confined_to_its_sink() {
     // rfc: 5040-5.2.2-e, 5040-5.2.2-g
     for (len, ends) in [
         (8, Ok(vec![IwarpEvent::ReadDone])),

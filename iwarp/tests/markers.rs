@@ -1,5 +1,5 @@
-//! Markers, by RFC 5044, section 4.3: random messages of a framer whose peer requires them, read by
-//! a reader of its own.
+//! Markers by RFC 5044, section 4.3: random messages of a framer with markers, parsed by an
+//! independent reader.
 //!
 //! `RPCRDMA_SEED=n` repeats a run.
 
@@ -22,7 +22,7 @@ fn below(state: &mut u64, end: usize) -> usize {
     usize::try_from((z ^ (z >> 31)) % end as u64).unwrap()
 }
 
-/// Reads FPDUs with markers, and returns them without, with CRCs of their own.
+/// Reads FPDUs with markers, and returns them without markers and with new CRCs.
 struct Reader<'a> {
     stream: &'a [u8],
     at: usize,
@@ -61,7 +61,7 @@ impl Reader<'_> {
         // rfc: 5044-4.3-i, 5044-4.4-k
         self.markers.clear();
         self.covered.clear();
-        // A marker between FPDUs belongs to the next, and points nowhere.
+        // A marker between FPDUs belongs to the next one, and has a pointer of 0.
         self.marker();
         assert!(self.markers.iter().all(|(_, pointer)| *pointer == 0));
         let start = self.at;
@@ -83,7 +83,7 @@ impl Reader<'_> {
 }
 
 #[test]
-fn markers_stand_where_they_must() {
+fn markers_have_the_required_positions() {
     // rfc: 5044-4.3-a, 5044-4.3-b, 5044-4.3-d, 5044-7.1.1-f, 5044-7.1.1-g, 5044-7.1.1-h
     // rfc: 5044-7.1.1-i, 5044-7.1.1-k
     let seed = std::env::var("RPCRDMA_SEED").map(|seed| seed.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Requests and replies that are not right, by RFC 5044, section 7.1, and RFC 6581.
+//! Invalid requests and replies, by RFC 5044, section 7.1, and RFC 6581.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn frame(key: &[u8; 16], rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn wrong_requests_are_refused() {
+fn invalid_requests_are_rejected() {
     // rfc: 5044-7.1.1-b, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-l, 5044-7.1.2-q
     // rfc: 5044-7.1.2-r, 5044-7.1.2-s, 6581-6-e
     let key = b"MPA ID Req Frame";
@@ -43,7 +43,7 @@ fn wrong_requests_are_refused() {
 }
 
 #[test]
-fn a_request_has_the_bits_of_rfc_6581() {
+fn requests_are_encoded_by_rfc_6581() {
     // rfc: 5044-7.1.1-a, 5044-7.1.1-m, 5044-7.1.1-n, 5044-7.1.1-q, 5044-7.1.1-s, 5044-7.1.2-a
     // rfc: 6581-6-a, 6581-6-b, 6581-6-c, 6581-9-a, 6581-9.2-a, 6581-9.2-b, 6581-9.2-l, 6581-10-c
     let rtr = RtrTypes {
@@ -73,10 +73,10 @@ fn an_initiator_checks_the_reply() {
             .receive(&frame(b"MPA ID Rep Frame", rest))
             .map(|(_, end)| end.unwrap())
     };
-    // RFC 6581, section 9.1: the responder's ORD exceeds our IRD.
+    // RFC 6581, section 9.1: the responder's ORD exceeds the initiator's IRD.
     let error = reply(&[0x10, 2, 0, 4, 0xc0, 4, 0, 5]).unwrap_err();
     assert_eq!(error, SetupError::InsufficientIrd);
-    // RFC 6581, section 9.2: only a Write would suit the responder.
+    // RFC 6581, section 9.2: the responder supports only a Write.
     assert_eq!(
         reply(&[0x10, 2, 0, 4, 0x80, 4, 0x80, 4]).unwrap_err(),
         SetupError::NoRtr
@@ -85,7 +85,7 @@ fn an_initiator_checks_the_reply() {
     let end = reply(&[0xd0, 2, 0, 4, 0xc0, 3, 0, 4]).unwrap();
     assert_eq!(end.depths, Some(ReadDepths { ird: 4, ord: 3 }));
     assert_eq!((end.crc, end.markers, end.rtr), (true, true, Some(rtr)));
-    // 0x3fff leaves our depths as they are.
+    // 0x3fff leaves the initiator's depths unchanged.
     let end = reply(&[0x10, 2, 0, 4, 0xff, 0xff, 0x3f, 0xff]).unwrap();
     assert_eq!(end.depths, Some(depths));
 }
@@ -100,7 +100,7 @@ fn a_rejection_has_private_data() {
     assert_eq!(initiator.rejection(), b"no");
     assert_eq!(initiator.rejected_depths(), None);
     assert_eq!(initiator.terminate(), b"");
-    // In revision 2 with the responder's depths.
+    // In revision 2, with the responder's depths.
     let depths = ReadDepths { ird: 4, ord: 4 };
     let (mut initiator, _) = MpaInitiator::new(options(Some(depths), None)).unwrap();
     let reply = frame(
@@ -114,13 +114,13 @@ fn a_rejection_has_private_data() {
 }
 
 #[test]
-fn wrong_replies_are_refused() {
+fn invalid_replies_are_rejected() {
     // rfc: 5044-7.1.1-d, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-g, 5044-7.1.2-h
     // rfc: 5044-7.1.2-o
     let key = b"MPA ID Rep Frame";
     let long = [&[0, 1, 2, 1][..], &[0; 513]].concat();
     let cases = [
-        // Both ends have begun as initiators.
+        // Both ends began as initiators.
         (frame(b"MPA ID Req Frame", &[0, 1, 0, 0]), SetupError::Key),
         (frame(key, &[0, 0, 0, 0]), SetupError::Revision(0)),
         (frame(key, &[0, 9, 0, 0]), SetupError::Revision(9)),
@@ -138,7 +138,7 @@ fn wrong_replies_are_refused() {
 }
 
 #[test]
-fn an_initiator_that_cannot_go_on_says_why() {
+fn an_initiator_terminates_with_the_reason() {
     // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
     // The FPDU of a Terminate: layer 2, error type 0, and these codes (RFC 6581, section 8).
     let write = RtrTypes {
@@ -162,8 +162,8 @@ fn an_initiator_that_cannot_go_on_says_why() {
     }
 }
 
-/// Lets a responder accept a request that has this behind its key. Returns what follows the key of
-/// its reply.
+/// Lets a responder accept a request with these bytes after the key. Returns the bytes after the
+/// key of its reply.
 fn accepted(request: &[u8], options: &MpaOptions) -> (Vec<u8>, MpaEstablished) {
     let request = frame(b"MPA ID Req Frame", request);
     let request = MpaResponder::new().receive(&request).unwrap().unwrap();
@@ -173,7 +173,7 @@ fn accepted(request: &[u8], options: &MpaOptions) -> (Vec<u8>, MpaEstablished) {
 }
 
 #[test]
-fn a_responder_answers_as_it_was_asked() {
+fn a_reply_matches_its_request() {
     // rfc: 5044-3-i, 5044-7.1.1-c, 5044-7.1.1-m, 5044-7.1.2-f, 6581-6-a, 6581-6-d, 6581-6-e
     // rfc: 6581-9.1-a, 6581-9.1-b, 6581-9.1-c, 6581-9.1-j, 6581-9.1-l, 6581-9.2-c, 6581-9.2-d
     // rfc: 6581-9.2-e, 6581-9.2-f, 6581-9.2-h, 6581-9.2-m, 6581-9.2-n, 6581-10-a, 6581-10-b
@@ -184,11 +184,11 @@ fn a_responder_answers_as_it_was_asked() {
     };
     let ours = options(Some(ReadDepths { ird: 0, ord: 6 }), Some(rtr));
     let depths = |established: &MpaEstablished| established.depths.unwrap();
-    // Revision 1, with reserved bits set: not enhanced, and none of them comes back.
+    // Revision 1, with reserved bits set: not enhanced, and the reply has none of these bits.
     let (reply, established) = accepted(&[0x0f, 1, 0, 0], &ours);
     assert_eq!(reply, [0, 1, 0, 0]);
     assert_eq!((established.depths, established.rtr), (None, None));
-    // Our ORD is at most the peer's IRD; flags B, C and D count only with A.
+    // The responder's ORD is at most the peer's IRD; flags B, C and D are ignored without A.
     let (reply, established) = accepted(&[0x10, 2, 0, 4, 0x40, 3, 0xc0, 5], &ours);
     assert_eq!(reply, [0x10, 2, 0, 4, 0, 0, 0, 3]);
     assert_eq!(depths(&established), ReadDepths { ird: 0, ord: 3 });
@@ -197,21 +197,21 @@ fn a_responder_answers_as_it_was_asked() {
         (established.peer_depths, established.rtr),
         (Some(named), None)
     );
-    // With a Read as the message there is room for it, also if the peer has no Reads.
+    // A Read as ready-to-receive message gets an IRD of 1 even if the peer has no Reads.
     let (reply, established) = accepted(&[0x10, 2, 0, 4, 0x80, 3, 0x40, 0], &ours);
     assert_eq!(reply, [0x10, 2, 0, 4, 0x80, 1, 0x40, 3]);
     assert_eq!((depths(&established).ird, established.rtr), (1, Some(rtr)));
-    // The peer wants a Write: the reply names what would do.
+    // The peer requests a Write: the reply names the supported messages.
     let (reply, _) = accepted(&[0x10, 2, 0, 4, 0x80, 3, 0x80, 5], &ours);
     assert_eq!(reply, [0x10, 2, 0, 4, 0x80, 1, 0x40, 3]);
-    // 0x3fff is answered with itself, and leaves our depths as they are.
+    // The reply to 0x3fff is 0x3fff, and the responder's depths stay unchanged.
     let (reply, established) = accepted(&[0x10, 2, 0, 4, 0x3f, 0xff, 0x3f, 0xff], &ours);
     assert_eq!(reply, [0x10, 2, 0, 4, 0x3f, 0xff, 0x3f, 0xff]);
     assert_eq!(depths(&established), ReadDepths { ird: 0, ord: 6 });
 }
 
 #[test]
-fn either_end_may_require_crc_and_markers_are_for_who_asks() {
+fn crc_and_markers_are_negotiated() {
     // rfc: 5044-1.2-b, 5044-4.4-c, 5044-4.4-d, 5044-4.4-f, 5044-4.4-g, 5044-7.1.1-f, 5044-7.1.1-g
     // rfc: 5044-7.1.1-h, 5044-7.1.1-i, 5044-7.1.1-k
     for (asked, ours, crc) in [
@@ -227,7 +227,7 @@ fn either_end_may_require_crc_and_markers_are_for_who_asks() {
         let (reply, established) = accepted(&[asked, 1, 0, 0], &options);
         assert_eq!((reply[0] & 0x40 != 0, established.crc), (crc, crc));
         let (reply, established) = accepted(&[asked | 0x80, 1, 0, 0], &options);
-        // We ask for none.
+        // The responder requires no markers.
         assert_eq!((reply[0] & 0x80, established.markers), (0, true));
     }
 }

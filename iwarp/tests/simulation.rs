@@ -1,5 +1,5 @@
-//! Two ends, with a stream that is cut anywhere and sometimes damaged: messages arrive exactly and
-//! in order, or the stream ends with an error.
+//! Two ends, with a stream that is split at random and sometimes damaged: messages arrive exactly
+//! and in order, or the stream ends with an error.
 //!
 //! `RPCRDMA_SEED=n` repeats a run.
 
@@ -42,7 +42,7 @@ impl Rng {
     }
 }
 
-/// Feeds the stream in parts of any length.
+/// Feeds the stream in parts of random lengths.
 fn feed_cut(
     rng: &mut Rng,
     receiver: &mut FpduReceiver,
@@ -62,7 +62,7 @@ fn feed_cut(
     (events, None)
 }
 
-/// What was sent: the stream, the Sends' bytes, and the bytes written to the peer's memory.
+/// The sent data: the stream, the Sends, and the bytes written to the peer's memory.
 struct Traffic {
     stream: Vec<u8>,
     sends: Vec<Vec<u8>>,
@@ -116,7 +116,7 @@ fn check_sends(events: &[IwarpEvent], memory: &Memory, sends: &[Vec<u8>]) -> usi
 }
 
 #[test]
-fn messages_arrive_exactly_or_the_stream_ends() {
+fn messages_arrive_intact_or_the_stream_ends() {
     // rfc: 5040-5.1-c, 5040-5.1-d, 5040-5.1-e, 5040-5.5-b, 5040-5.5-c, 5041-3-c, 5041-3-e
     // rfc: 5041-3-g, 5041-3-h, 5041-4.1-a, 5041-4.1-b, 5041-4.1-g, 5041-5.2-d, 5041-5.3-f
     // rfc: 5041-5.3-g, 5041-5.4-a, 5044-3-g, 5044-4.3-j, 5044-4.3-k, 5044-4.4-a, 5044-5.1-e
@@ -182,7 +182,7 @@ fn both_ends_agree_on_the_setup() {
         assert_eq!(request.private_data(), ours.private_data);
         let (mut reply, accepted) = request.accept(&theirs).unwrap();
         let len = reply.len();
-        // An FPDU may follow the reply directly.
+        // An FPDU may immediately follow the reply.
         reply.push(0);
         let (first, second) = reply.split_at(rng.below(len));
         assert_eq!(initiator.receive(first), Ok((first.len(), None)));
@@ -200,7 +200,7 @@ fn both_ends_agree_on_the_setup() {
 }
 
 #[test]
-fn any_bytes_end_without_a_panic() {
+fn random_bytes_cause_no_panic() {
     let mut rng = Rng::from_environment();
     for _ in 0..2000 {
         let len = rng.below(600);
@@ -209,7 +209,7 @@ fn any_bytes_end_without_a_panic() {
             receives: vec![vec![0; 64]],
             ..Memory::default()
         };
-        // Half of the frames begin as they should.
+        // Half of the frames begin correctly.
         if rng.below(2) == 0 && len > 20 {
             stream[..18].copy_from_slice(b"MPA ID Req Frame\x50\x02");
             stream[18] = 0;

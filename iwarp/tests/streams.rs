@@ -1,5 +1,5 @@
-//! Both directions of a stream: Sends, RDMA Writes and RDMA Reads of both ends, as fast as random
-//! segments bring them, receives that are late, and a cut at a random place.
+//! Both directions of a stream: Sends, RDMA Writes and RDMA Reads of both ends in random segments,
+//! late receives, and a cut at a random position.
 //!
 //! `RPCRDMA_SEED=n` repeats a run; `RPCRDMA_STEPS` sets how many steps it has.
 
@@ -14,14 +14,14 @@ use rpcrdma_iwarp::{
     StagError, Terminate, TerminateCode,
 };
 
-/// The length of each memory, and of the longest message.
+/// The length of each memory region, and the maximum length of a message.
 const REGION: usize = 8000;
-/// The STags of the memory that the peer may write, and of that which it may read.
+/// The STags of the memory that the peer may write, and of the memory that it may read.
 const WRITABLE: u32 = 0x1234_5600;
 const READABLE: u32 = 0x1234_5700;
-/// The number by which the readable memory has its content.
+/// The number that determines the content of the readable memory.
 const CONSTANT: u64 = 7;
-/// The most RDMA Reads at once.
+/// The maximum outstanding RDMA Reads.
 const DEPTH: u16 = 4;
 
 struct Random(u64);
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// Returns the bytes of a message by its number: each differs from its neighbours.
+/// Returns the bytes of the message with this number. Neighbouring bytes differ.
 fn content(number: u64, len: usize) -> Vec<u8> {
     let first = number.wrapping_mul(31);
     (0..len as u64)
@@ -57,7 +57,7 @@ fn content(number: u64, len: usize) -> Vec<u8> {
 struct Memory {
     writable: Vec<u8>,
     receive: Vec<u8>,
-    /// Receives that are posted.
+    /// The number of posted receives.
     receives: usize,
     sinks: VecDeque<Vec<u8>>,
 }
@@ -73,7 +73,7 @@ impl Placement for Memory {
         let known = match access {
             StagAccess::Write => WRITABLE,
             StagAccess::Read => READABLE,
-            // The stream has checked that it fits the request.
+            // The stream has checked that the response fits the request.
             StagAccess::ReadResponse => return Ok(()),
         };
         if stag != known {
@@ -123,17 +123,17 @@ impl Memory {
 struct End {
     stream: IwarpStream,
     memory: Memory,
-    /// The payload of messages that may not be sent wholly, by their number.
+    /// The payload of messages that are not sent completely, by their number.
     payloads: HashMap<u64, Vec<u8>>,
     requests: u64,
-    /// The lengths of the Sends that have not arrived, and how many have come from the peer.
+    /// The lengths of the Sends in flight, and the number of Sends received from the peer.
     on_their_way: VecDeque<usize>,
     received: u64,
-    /// What the peer's memory contains after the RDMA Writes.
+    /// The expected content of the peer's memory after the RDMA Writes.
     written: Vec<u8>,
-    /// What the outstanding RDMA Reads return.
+    /// The expected results of the outstanding RDMA Reads.
     expected: VecDeque<Vec<u8>>,
-    /// The bytes that were received and wait for a receive.
+    /// Received bytes that wait for a receive.
     stalled: Option<Vec<u8>>,
     terminated: Option<Terminate>,
 }
@@ -154,7 +154,7 @@ impl End {
         }
     }
 
-    /// Frames a message to its end.
+    /// Frames a message completely.
     fn push(&mut self, kind: OutgoingKind, payload: Vec<u8>) {
         let number = self.requests;
         self.requests += 1;
@@ -196,7 +196,7 @@ impl End {
         }
     }
 
-    /// Answers the oldest RDMA Read of the peer.
+    /// Sends the response to the oldest RDMA Read of the peer.
     fn answer(&mut self) {
         let Some(request) = self.stream.response().copied() else {
             return;
@@ -208,7 +208,7 @@ impl End {
         let from = usize::try_from(request.source_offset).unwrap();
         let all = content(CONSTANT, REGION);
         let payload = match request.len {
-            // Of no memory: the message that says that the peer is ready.
+            // A Read of 0 bytes is the ready-to-receive message.
             0 => Vec::new(),
             len => all[from..from + len as usize].to_vec(),
         };
@@ -216,7 +216,7 @@ impl End {
         self.stream.answered();
     }
 
-    /// Takes up to `most` bytes of what goes out.
+    /// Takes up to `most` bytes of the outgoing stream.
     fn take(&mut self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for piece in self.stream.pieces() {
@@ -240,7 +240,7 @@ impl End {
         bytes
     }
 
-    /// Takes bytes from the peer. Those that wait for a receive come first.
+    /// Receives bytes from the peer, after those that waited for a receive.
     fn receive(&mut self, bytes: &[u8], lengths: &mut VecDeque<usize>) {
         let mut input = self.stalled.take().unwrap_or_default();
         input.extend_from_slice(bytes);
@@ -283,7 +283,7 @@ impl End {
                 let expected = self.expected.pop_front().expect("it was posted");
                 assert!(self.memory.sinks.pop_front() == Some(expected));
             }
-            // The message that says that the initiator is ready may be one of no bytes.
+            // The ready-to-receive message may be an RDMA Write of 0 bytes.
             IwarpEvent::Written { stag } => assert!(stag == WRITABLE || stag == 0),
             IwarpEvent::ReadRequested(_) => {}
             IwarpEvent::Terminated(terminate) => self.terminated = Some(terminate),
@@ -291,7 +291,7 @@ impl End {
     }
 }
 
-/// A connection: both ends, and the bytes on their way to each.
+/// A connection: both ends, and the bytes in flight to each.
 struct Pair {
     ends: [End; 2],
     wire: [VecDeque<u8>; 2],
@@ -345,13 +345,13 @@ impl Pair {
         }
     }
 
-    /// Moves bytes from an end to the wire.
+    /// Moves bytes from one end to the wire.
     fn transmit(&mut self, from: usize, most: usize) {
         let bytes = self.ends[from].take(most);
         self.wire[1 - from].extend(bytes);
     }
 
-    /// Moves bytes from the wire to an end.
+    /// Moves bytes from the wire to one end.
     fn deliver(&mut self, to: usize, most: usize) {
         let count = most.min(self.wire[to].len());
         let bytes: Vec<u8> = self.wire[to].drain(..count).collect();
@@ -364,7 +364,7 @@ impl Pair {
         this.receive(&bytes, &mut other.on_their_way);
     }
 
-    /// Lets everything arrive.
+    /// Delivers everything.
     fn settle(&mut self) {
         let is_quiet = |end: &End| {
             end.on_their_way.is_empty() && end.expected.is_empty() && end.payloads.is_empty()
@@ -396,7 +396,7 @@ fn steps() -> usize {
 }
 
 #[test]
-fn both_directions_are_exact() {
+fn both_directions_deliver_exact_data() {
     // rfc: 5040-3.1-a, 5040-4.4-b, 5040-4.4-c, 5040-4.4-d, 5040-5.2-a, 5040-5.2.1-d, 5040-5.2.1-e
     // rfc: 5040-5.2.1-i, 5040-5.2.1-l, 5040-5.2.1-m, 5040-5.2.2-a, 5040-5.2.2-b, 5040-5.2.2-d
     // rfc: 5040-5.2.2-f, 5040-5.2.2-h, 5040-5.5-d, 5040-5.5-f, 5040-5.5-h, 5040-5.5-n, 5040-5.5-o
@@ -405,7 +405,7 @@ fn both_directions_are_exact() {
     let mut left = steps();
     while left > 0 {
         let mut pair = Pair::new(&mut random);
-        // An initiator speaks first, also where no message is agreed on.
+        // An initiator sends first, even without a negotiated message.
         pair.ends[0].send(0, 4);
         let count = left.min(random.below(2000) + 1);
         (0..count).for_each(|_| pair.step(&mut random));
@@ -418,11 +418,12 @@ fn both_directions_are_exact() {
     }
 }
 
-/// One end sends a Terminate: the other learns of it behind all else, and nothing follows.
+/// One end sends a Terminate: the other receives it after all earlier data, and nothing follows.
 fn cut(mut pair: Pair, by: usize) {
     // rfc: 5040-5.4-h, 5040-5.4-i
     let terminate = Terminate::new(TerminateCode::DDP_NO_BUFFER);
-    // Nothing was sent before the initiator is known to be ready: it would wait for that.
+    // The responder sends nothing before it knows that the initiator is ready, and would wait for
+    // that.
     pair.settle();
     pair.ends[by].stream.terminate(&terminate);
     let (_, queued) = pair.ends[by].stream.positions();

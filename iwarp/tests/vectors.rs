@@ -1,4 +1,4 @@
-//! The dumps of RFC 5044, section 4.4.
+//! The example dumps of RFC 5044, section 4.4.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

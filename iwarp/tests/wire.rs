@@ -1,5 +1,5 @@
-//! The bytes of each message, and what a receiver does not look at (RFC 5040, section 4; RFC 5041,
-//! sections 4 and 5; RFC 5044, sections 4.1 and 4.5).
+//! The bytes of each message, and the fields that a receiver ignores (RFC 5040, section 4; RFC
+//! 5041, sections 4 and 5; RFC 5044, sections 4.1 and 4.5).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ const SEND: OutgoingKind = OutgoingKind::Send {
     invalidate: None,
 };
 
-/// Cuts a stream without markers into its ULPDUs. Each FPDU has a right CRC and zeros as padding.
+/// Splits a stream without markers into its ULPDUs. Each FPDU has a right CRC and zeros as padding.
 fn ulpdus(mut stream: &[u8]) -> Vec<Vec<u8>> {
     let mut ulpdus = Vec::new();
     while let Some((head, _)) = stream.split_first_chunk::<2>() {
@@ -112,7 +112,7 @@ fn each_message_has_its_header() {
 }
 
 #[test]
-fn messages_are_cut_at_mulpdu() {
+fn messages_are_segmented_by_mulpdu() {
     // rfc: 5041-4.1-c, 5041-4.1-d, 5041-4.1-e, 5041-4.1-f, 5041-4.2-b, 5041-4.2-d, 5041-4.2-e
     // rfc: 5041-4.2-g, 5041-4.2-i, 5041-4.2-j, 5041-4.2-k, 5041-4.3-b, 5041-4.3-d, 5041-4.3-f
     // rfc: 5041-4.3-g, 5041-4.3-k, 5041-4.3-l, 5041-4.3-m, 5041-5.2-a, 5041-5.2-c, 5041-5.2-e
@@ -132,7 +132,7 @@ fn messages_are_cut_at_mulpdu() {
         let mut at = 0;
         for (index, segment) in segments.iter().enumerate() {
             let is_last = index + 1 == segments.len();
-            // Each is as long as it may be, and the last flag is on the last alone.
+            // Each segment has the maximum length, and only the last one has the last flag.
             assert!(segment.len() == largest || is_last && segment.len() < largest);
             assert_eq!(segment[0] & 0x40 != 0, is_last);
             let place = u32::try_from(at).unwrap();
@@ -155,7 +155,7 @@ fn messages_are_cut_at_mulpdu() {
 }
 
 #[test]
-fn mulpdu_is_as_rfc_5044_computes_it() {
+fn mulpdu_follows_rfc_5044() {
     // rfc: 5041-3-b, 5044-3-b, 5044-3-d, 5044-4.5-a, 5044-4.5-b, 5044-4.5-f, 5044-4.5-g
     // rfc: 5044-5.1-a, 5044-5.1-b
     // Section 4.5: EMSS, without markers and with them.
@@ -185,7 +185,7 @@ fn receives() -> Memory {
 }
 
 #[test]
-fn reserved_bits_and_padding_are_not_looked_at() {
+fn reserved_bits_and_padding_are_ignored() {
     // rfc: 5040-4.1-i, 5040-4.1-j, 5041-4.1-h, 5041-4.3-c, 5041-4.3-e, 5044-4.1-b, 5044-4.1-c
     // rfc: 5044-7.1.1-j, 5044-7.1.1-l
     let received = |msn, len, invalidate| IwarpEvent::Received {
@@ -197,14 +197,14 @@ fn reserved_bits_and_padding_are_not_looked_at() {
     let mut memory = receives();
     let mut stream = Vec::new();
     for (msn, control) in [(1, [0x7d, 0x43]), (2, [0x41, 0x73]), (3, [0x41, 0x43])] {
-        // A Send has no STag to invalidate, whatever its field says.
+        // A Send has no STag to invalidate: its field is ignored.
         let mut ulpdu = untagged(control, [0xdead_beef, 0, msn, 0]);
         ulpdu.push(5);
         stream.extend(fpdu(&ulpdu, 0xff));
     }
     let events = feed(&mut FpduReceiver::new(true, 0), &mut memory, &stream).unwrap();
     assert_eq!(events, [1, 2, 3].map(|msn| received(msn, 1, None)));
-    // Without CRC the field may have any value.
+    // Without CRC, the field can have any value.
     let mut stream = fpdu(&untagged([0x41, 0x43], [0, 0, 1, 0]), 0);
     stream.last_mut().unwrap().clone_from(&0x77);
     let events = feed(&mut FpduReceiver::new(false, 0), &mut receives(), &stream).unwrap();
@@ -235,7 +235,7 @@ fn tagged_segments_without_payload_are_not_checked() {
 }
 
 #[test]
-fn a_read_of_no_bytes_asks_for_no_memory() {
+fn a_zero_length_read_needs_no_memory() {
     // rfc: 5040-5.2.1-n, 5040-5.2.1-p
     let mut framer = Framer::new(1448, true, false, false);
     let request = ReadRequestHeader {
@@ -263,9 +263,9 @@ fn established(rtr: RtrTypes, ord: u16) -> MpaEstablished {
     }
 }
 
-/// What an initiator sends first, by what both ends support (RFC 6581, section 9.2).
+/// The first message of an initiator, by what both ends support (RFC 6581, section 9.2).
 #[test]
-fn an_initiator_begins_with_the_message_agreed_on() {
+fn an_initiator_sends_the_negotiated_message_first() {
     // rfc: 6581-5-a, 6581-9.2-i
     let none = RtrTypes::default();
     let send = RtrTypes { send: true, ..none };
@@ -295,7 +295,7 @@ fn an_initiator_begins_with_the_message_agreed_on() {
             untagged([0x41, 0x43], [0, 0, 1, 0]),
             "what follows"
         );
-        // The responder sends only behind it.
+        // The responder sends only after this message.
         let mut responder = IwarpStream::responder(&established, depths, 1448);
         assert!(responder.framer().push_copied(SEND, &[b"answer"]));
         assert_eq!(responder.pieces().count(), 0);
@@ -307,9 +307,10 @@ fn an_initiator_begins_with_the_message_agreed_on() {
     }
 }
 
-/// RFC 5044, section 7.1.2: a responder that has validated no FPDU sends none, not even a Terminate.
+/// RFC 5044, section 7.1.2: a responder that has validated no FPDU sends none, not even a
+/// Terminate.
 #[test]
-fn a_responder_that_has_heard_nothing_valid_is_silent() {
+fn a_responder_without_a_valid_fpdu_is_silent() {
     // rfc: 5044-7.1.2-k
     let depths = ReadDepths { ird: 1, ord: 1 };
     let established = established(RtrTypes::default(), 1);

@@ -1,15 +1,16 @@
-//! Serves a file system in memory by NFSv3 and MOUNT at one TCP port, and with the feature
-//! `ibverbs` at a port of an RDMA device, too.
+//! Serves an in-memory file system by NFSv3 and MOUNT at one TCP port. With the feature `ibverbs`
+//! it also serves at a port of an RDMA device.
 //!
 //! ```console
 //! $ cargo run -p rpcrdma-nfs --example memory_server -- 127.0.0.1:2049
-//! # mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock 127.0.0.1:/ /mnt
+//! # mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock \
+//!     127.0.0.1:/ /mnt
 //! ```
 //!
-//! Arguments: the address (127.0.0.1:2049), MiB of memory (1024), and with `ibverbs` the
-//! address of a device, such as 10.0.0.1:20049. A mount over RDMA is
-//! `-o vers=3,proto=rdma,port=20049,mountport=2049,mountproto=tcp,nolock`. User 0 stays user 0:
-//! serve it where you trust every client.
+//! Arguments: the address (default 127.0.0.1:2049), MiB of memory (default 1024), and with
+//! `ibverbs` the address of a device, such as 10.0.0.1:20049. A mount over RDMA needs the options
+//! `-o vers=3,proto=rdma,port=20049,mountport=2049,mountproto=tcp,nolock`. User 0 is not squashed:
+//! use this server only where every client is trusted.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Who calls, and as whom the call is served.
+//! The user who makes a call, and the user as whom the server executes it.
 
 use oncrpc::protocol::AuthStat;
 use oncrpc::{AuthSys, Credentials, RpcError};
 
-/// The user as whom a call is served.
+/// The user as whom the server executes a call.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     /// The user.
@@ -14,19 +14,19 @@ pub struct Caller {
     pub gids: Vec<u32>,
 }
 
-/// Whose calls are served as those of the anonymous user.
+/// Which callers are served as the anonymous user.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Squash {
-    /// Nobody's.
+    /// No caller.
     None,
-    /// Those of user 0. Group 0 becomes the anonymous group for every user.
+    /// User 0. Group 0 becomes the anonymous group for every user.
     #[default]
     Root,
-    /// Everybody's.
+    /// Every caller.
     All,
 }
 
-/// The user and the group that stand for those that are squashed.
+/// The user and group that replace squashed ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anonymous {
     pub(crate) uid: u32,
@@ -46,10 +46,10 @@ impl Caller {
         self.gid == gid || self.gids.contains(&gid)
     }
 
-    /// Returns as whom a call is served.
+    /// Returns the user as whom the server executes a call.
     ///
     /// # Errors
-    /// Returns AUTH_TOOWEAK without credentials of AUTH_SYS (RFC 1813, section 2.1).
+    /// Returns AUTH_TOOWEAK if the call has no AUTH_SYS credentials (RFC 1813, section 2.1).
     pub(crate) fn new(
         credentials: &Credentials,
         squash: Squash,
@@ -76,10 +76,10 @@ impl Caller {
     }
 }
 
-/// Returns the user who calls.
+/// Returns the user who makes a call.
 ///
 /// # Errors
-/// Returns AUTH_TOOWEAK without credentials of AUTH_SYS (RFC 1813, section 2.1).
+/// Returns AUTH_TOOWEAK if the call has no AUTH_SYS credentials (RFC 1813, section 2.1).
 pub(crate) fn user(credentials: &Credentials) -> Result<&AuthSys, RpcError> {
     match credentials {
         Credentials::Sys(user) => Ok(user),

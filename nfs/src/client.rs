@@ -1,6 +1,6 @@
 //! An NFSv3 client over any transport of `oncrpc`: TCP, RDMA, or within a process.
 //!
-//! [`mount`] asks for the handle of a root. A [`Client`] makes the procedures of NFSv3 with it:
+//! [`mount`] returns the handle of a root. A [`Client`] calls the procedures of NFSv3 with it:
 //!
 //! ```
 //! use oncrpc::{AuthSys, CallOptions, loopback};
@@ -26,12 +26,12 @@
 //! # }
 //! ```
 //!
-//! A call of a procedure that is idempotent is sent again when its connection was lost. Any other
-//! fails then, and [`ClientError::execution`] says whether the server may have executed it; see
-//! `oncrpc::Resend` for servers with a reply cache.
+//! The client retransmits a call of an idempotent procedure if its connection is lost. A call of
+//! any other procedure fails in this case, and [`ClientError::execution`] tells whether the server
+//! may have executed it. See `oncrpc::Resend` for servers with a reply cache.
 //!
-//! NFS3ERR_JUKEBOX is an error like any other: the client has no clock, and its user calls again
-//! later.
+//! NFS3ERR_JUKEBOX is reported like any other error: the client has no clock, and its user repeats
+//! the call later.
 
 mod base;
 mod error;

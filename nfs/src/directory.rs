@@ -1,28 +1,27 @@
-//! The entries of a directory, as many as a reply has room for (RFC 1813, sections 3.3.16 and
-//! 3.3.17).
+//! The directory entries that fit a reply (RFC 1813, sections 3.3.16 and 3.3.17).
 
 use crate::handle::Object;
 
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirEntry {
-    /// The number of the object in its file system.
+    /// The fileid of the object.
     pub fileid: u64,
     /// The name.
     pub name: Vec<u8>,
-    /// The position after this entry: never 0.
+    /// The position after this entry; never 0.
     pub cookie: u64,
-    /// The handle and the attributes, if [`DirList::wants_objects`] says so.
+    /// The handle and the attributes, if [`DirList::wants_objects`] returns true.
     pub object: Option<Object>,
 }
 
-/// Takes the entries of a directory until a reply is full.
+/// Collects directory entries until a reply is full.
 #[derive(Debug)]
 pub struct DirList {
     entries: Vec<DirEntry>,
-    /// Bytes left in the reply.
+    /// The bytes left in the reply.
     room: usize,
-    /// Bytes left for names and numbers.
+    /// The bytes left for names and numbers.
     directory_room: usize,
     wants_objects: bool,
 }
@@ -73,14 +72,14 @@ impl DirList {
         }
     }
 
-    /// Returns true if entries are to have handles and attributes.
+    /// Returns true if entries need handles and attributes.
     #[must_use]
     pub fn wants_objects(&self) -> bool {
         self.wants_objects
     }
 
     /// Adds an entry. Returns false if there is no room for it: it is not added, and the file
-    /// system ends.
+    /// system stops.
     pub fn push(&mut self, entry: DirEntry) -> bool {
         let directory = entry.directory_len();
         let objects = if self.wants_objects {
@@ -89,7 +88,7 @@ impl DirList {
             0
         };
         let len = 4 + directory + objects;
-        // The first entry counts for more than the hint of how much is wanted.
+        // The first entry is added even if it exceeds `dircount`, which is a hint.
         let wanted = self.entries.is_empty() || directory <= self.directory_room;
         if len > self.room || !wanted {
             return false;

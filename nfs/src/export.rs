@@ -1,4 +1,4 @@
-//! How a file system is offered.
+//! Exports: how a file system is offered to clients.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use oncrpc::{Context, RpcError};
 /// The user and group "nobody".
 const NOBODY: u32 = 65534;
 
-/// How a file system is offered: where, to whom, and as whom.
+/// How a file system is offered: its path, the clients that may use it, and their users.
 ///
 /// ```
 /// use rpcrdma_nfs::{Export, ExportSettings, MemoryFileSystem, Squash};
@@ -32,21 +32,22 @@ const NOBODY: u32 = 65534;
 pub struct ExportSettings {
     /// The path that clients mount. It begins with `/`.
     pub path: String,
-    /// Whether changes are refused by NFS3ERR_ROFS.
+    /// Whether the server rejects changes with NFS3ERR_ROFS.
     pub read_only: bool,
-    /// Whose calls are served as those of the anonymous user.
+    /// Which callers are served as the anonymous user.
     pub squash: Squash,
     /// The anonymous user.
     pub anonymous_uid: u32,
     /// The group of the anonymous user.
     pub anonymous_gid: u32,
-    /// The networks whose clients may use the export; without any, every client may. A client of
-    /// another network gets MNT3ERR_ACCES by MNT and NFS3ERR_STALE by NFS. A transport without
-    /// addresses has clients of no network.
+    /// The networks whose clients may use the export; if empty, every client may use it. A client
+    /// of another network gets MNT3ERR_ACCES from MNT and NFS3ERR_STALE from NFS. Clients of a
+    /// transport without addresses belong to no network.
     pub networks: Vec<Network>,
 }
 
-/// The path `/`, for reading and writing, to everybody, with [`Squash::Root`] and user 65534.
+/// Offers the path `/` to every client, for reading and writing, with [`Squash::Root`] and user
+/// 65534.
 impl Default for ExportSettings {
     fn default() -> Self {
         Self {
@@ -83,13 +84,12 @@ impl<F: FileSystem> Export<F> {
         Self::with_settings(file_system, ExportSettings::default())
     }
 
-    /// Offers a file system by settings.
+    /// Offers a file system with settings.
     pub fn with_settings(file_system: F, settings: ExportSettings) -> Self {
         Self::of_shared(Arc::new(file_system), settings)
     }
 
-    /// Offers a file system that other exports may offer, too: at other paths, or to other
-    /// networks.
+    /// Offers a file system that other exports can share, at other paths or for other networks.
     pub fn of_shared(file_system: Arc<F>, settings: ExportSettings) -> Self {
         Self {
             file_system,
@@ -109,28 +109,28 @@ impl<F: FileSystem> Export<F> {
         &self.settings
     }
 
-    /// Sets the path that clients mount, `/` by default. It begins with `/`.
+    /// Sets the path that clients mount (default `/`). It begins with `/`.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.settings.path = path.into();
         self
     }
 
-    /// Sets whether changes are refused by NFS3ERR_ROFS.
+    /// Sets whether the server rejects changes with NFS3ERR_ROFS.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.settings.read_only = read_only;
         self
     }
 
-    /// Sets whose calls are served as those of the anonymous user.
+    /// Sets which callers are served as the anonymous user.
     #[must_use]
     pub fn squash(mut self, squash: Squash) -> Self {
         self.settings.squash = squash;
         self
     }
 
-    /// Sets the anonymous user and group, 65534 by default.
+    /// Sets the anonymous user and group (default 65534).
     #[must_use]
     pub fn anonymous(mut self, uid: u32, gid: u32) -> Self {
         self.settings.anonymous_uid = uid;
@@ -138,14 +138,14 @@ impl<F: FileSystem> Export<F> {
         self
     }
 
-    /// Sets the networks whose clients may use the export; without any, every client may.
+    /// Sets the networks whose clients may use the export; if empty, every client may use it.
     #[must_use]
     pub fn networks(mut self, networks: impl Into<Vec<Network>>) -> Self {
         self.settings.networks = networks.into();
         self
     }
 
-    /// Returns as whom a call is served.
+    /// Returns the user as whom the server executes a call.
     pub(crate) fn caller(&self, cx: &Context) -> Result<Caller, RpcError> {
         let anonymous = Anonymous {
             uid: self.settings.anonymous_uid,

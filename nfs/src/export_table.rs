@@ -13,12 +13,12 @@ use crate::nfs3::Nfsstat3;
 
 /// The exports of a server, which can be replaced while it runs.
 ///
-/// Clones are of the same table: each transport and thread of a server has one.
+/// Clones share one table: each transport and thread of a server has a clone.
 ///
-/// A client mounts the export whose path is the longest one that its own path begins with. Several
-/// exports may have one path, for different networks: the first one that admits the client is its
-/// export. Further calls find their export by their file handle ([`FileSystem::owns`]) and the
-/// client's address, so that the first export of a file system that admits the client decides.
+/// A client mounts the export with the longest path that is a prefix of the requested path. Several
+/// exports can have one path, for different networks: the client gets the first one that admits it.
+/// Later calls find their export by the file handle ([`FileSystem::owns`]) and the client's
+/// address: the server uses the first export of the file system that admits the client.
 ///
 /// ```
 /// use rpcrdma_nfs::{Export, ExportTable, MemoryFileSystem, router};
@@ -33,10 +33,10 @@ use crate::nfs3::Nfsstat3;
 #[derive(Debug)]
 pub struct ExportTable<F>(Arc<Shared<F>>);
 
-/// The exports of the moment.
+/// The current exports.
 type Current<F> = Arc<[Arc<Export<F>>]>;
 
-/// A client's host, and a path that it has mounted.
+/// A client's host, and a path that the client has mounted.
 pub(crate) type Mount = (String, Vec<u8>);
 
 #[derive(Debug)]
@@ -74,13 +74,13 @@ fn address(cx: &Context) -> Option<IpAddr> {
     cx.peer().address.map(|address| address.ip())
 }
 
-/// Returns the components of a path; `.` and empty ones count for nothing.
+/// Returns the components of a path, without `.` and empty ones.
 pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let all = path.split(|byte| *byte == b'/');
     all.filter(|name| !name.is_empty() && *name != b".")
 }
 
-/// Returns how many components a path of an export has, if another path begins with it.
+/// Returns the number of components of an export's path, if another path begins with it.
 fn begins_with(path: &[u8], export: &[u8]) -> Option<usize> {
     let mut rest = components(path);
     let mut len = 0;
@@ -106,12 +106,12 @@ impl<F: FileSystem> ExportTable<F> {
         }))
     }
 
-    /// Replaces all exports. Calls that are being served go on with the export that they have
-    /// found. Handles of a file system that is no longer offered are stale; those of one that is
-    /// offered again ([`Export::of_shared`]) stay good.
+    /// Replaces all exports. Calls in progress continue with the export that they have found.
+    /// Handles of a file system that is no longer offered become stale; handles of one that is
+    /// offered again ([`Export::of_shared`]) remain valid.
     pub fn replace(&self, exports: impl IntoIterator<Item = Export<F>>) {
         let new = collect(exports);
-        // What is replaced may end file systems: not while the lock is held.
+        // Dropping the old exports may close file systems, which must not happen under the lock.
         let _old = {
             let exports = self.0.exports.write();
             let mut exports = exports.unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl<F: FileSystem> ExportTable<F> {
         };
     }
 
-    /// Returns the exports of the moment.
+    /// Returns the current exports.
     #[must_use]
     pub fn exports(&self) -> Vec<Arc<Export<F>>> {
         self.current().to_vec()
@@ -130,9 +130,10 @@ impl<F: FileSystem> ExportTable<F> {
         exports.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Finds the export of a handle for a caller: the first one that admits it and whose file
-    /// system owns the handle. If none owns it, the file system of the first one that admits the
-    /// caller says what is wrong with it. NFS3ERR_STALE if no export admits the caller.
+    /// Finds the export of a handle for a caller: the first one that admits the caller and whose
+    /// file system owns the handle. If no file system owns the handle, returns the first export
+    /// that admits the caller; its file system reports the error. Returns NFS3ERR_STALE if no
+    /// export admits the caller.
     pub(crate) fn find(&self, cx: &Context, handle: &FileHandle) -> FsResult<Arc<Export<F>>> {
         let (client, exports) = (address(cx), self.current());
         let mut admitted = exports.iter().filter(|export| export.admits(client));
@@ -143,8 +144,7 @@ impl<F: FileSystem> ExportTable<F> {
         Ok(owner.unwrap_or(first).clone())
     }
 
-    /// Finds the export of a path for a caller, and the number of components that are the
-    /// export's.
+    /// Finds the export of a path for a caller, and the number of the export's components.
     pub(crate) fn find_path(&self, cx: &Context, path: &[u8]) -> FsResult<(Arc<Export<F>>, usize)> {
         let exports = self.current();
         let len = |export: &Export<F>| begins_with(path, export.settings().path.as_bytes());

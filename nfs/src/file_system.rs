@@ -1,4 +1,4 @@
-//! What a server offers.
+//! The trait of a file system that a server offers.
 
 use std::future::Future;
 
@@ -27,9 +27,9 @@ pub struct DirOp<'a> {
 /// The results of READ.
 #[derive(Clone, Debug)]
 pub struct ReadData {
-    /// The bytes. A share in a buffer goes over RDMA and TCP without a copy.
+    /// The bytes. Shared bytes are sent over RDMA and TCP without a copy.
     pub data: Item<'static>,
-    /// Whether the last byte is the last one of the file, or the offset is beyond it.
+    /// Whether the data reach the end of the file, or the offset is beyond it.
     pub eof: bool,
     /// The attributes of the file.
     pub attributes: Fattr3,
@@ -38,15 +38,15 @@ pub struct ReadData {
 /// The results of WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// The number of bytes that were written: not 0, unless no bytes were to be written.
+    /// The number of bytes written: 0 only if the request has no bytes.
     pub count: u32,
-    /// How stable they are: at least as stable as the caller asked.
+    /// The stability level: at least the requested one.
     pub committed: StableHow,
-    /// The write verifier: another one whenever uncommitted bytes may have been lost.
+    /// The write verifier, which changes whenever uncommitted bytes may have been lost.
     pub verifier: [u8; 8],
 }
 
-/// The end of a part of a directory.
+/// The end of a READDIR or READDIRPLUS reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirEnd {
     /// Whether there are no more entries.
@@ -57,35 +57,35 @@ pub struct DirEnd {
     pub attributes: Fattr3,
 }
 
-/// How full a file system is (RFC 1813, section 3.3.18).
+/// The used and free space of a file system (RFC 1813, section 3.3.18).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FsStat {
-    /// Bytes.
+    /// The total bytes.
     pub tbytes: u64,
-    /// Free bytes.
+    /// The free bytes.
     pub fbytes: u64,
-    /// Free bytes for the caller.
+    /// The free bytes for the caller.
     pub abytes: u64,
-    /// Files.
+    /// The total file slots.
     pub tfiles: u64,
-    /// Free files.
+    /// The free file slots.
     pub ffiles: u64,
-    /// Free files for the caller.
+    /// The free file slots for the caller.
     pub afiles: u64,
-    /// For how many seconds these numbers are expected not to change.
+    /// The seconds for which these numbers are expected not to change.
     pub invarsec: u32,
 }
 
-/// What a file system can do (RFC 1813, section 3.3.19).
+/// The capabilities of a file system (RFC 1813, section 3.3.19).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FsInfo {
-    /// The most bytes of a READ.
+    /// The maximum bytes of a READ.
     pub rtmax: u32,
-    /// The most bytes of a WRITE.
+    /// The maximum bytes of a WRITE.
     pub wtmax: u32,
     /// The preferred bytes of a READDIR.
     pub dtpref: u32,
-    /// The most bytes of a file.
+    /// The maximum bytes of a file.
     pub maxfilesize: u64,
     /// The granularity of times.
     pub time_delta: Nfstime3,
@@ -96,11 +96,11 @@ pub struct FsInfo {
 /// The limits of POSIX (RFC 1813, section 3.3.20).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathConf {
-    /// The most hard links of an object.
+    /// The maximum hard links of an object.
     pub linkmax: u32,
-    /// The most bytes of a name. The server refuses names of more than 255 bytes before.
+    /// The maximum bytes of a name. The server itself rejects names of more than 255 bytes.
     pub name_max: u32,
-    /// Whether only user 0 may give files away.
+    /// Whether only user 0 may change the owner of a file.
     pub chown_restricted: bool,
     /// Whether names that differ only in case are the same.
     pub case_insensitive: bool,
@@ -110,20 +110,20 @@ pub struct PathConf {
 
 /// A file system that a server offers by NFSv3.
 ///
-/// The methods are the procedures of RFC 1813, section 3.3, without NULL. They are async and may
-/// wait; an implementation writes them as `async fn`. The server has checked the form of names and
-/// handles, has cut counts to `rtmax` and `wtmax`, and refuses changes to a read-only export. The
-/// file system checks the caller's permissions. It serves any number of calls at once.
+/// The methods are the procedures of RFC 1813, section 3.3, without NULL. They are async; an
+/// implementation writes them as `async fn`. The server checks the form of names and handles,
+/// limits counts to `rtmax` and `wtmax`, and rejects changes to a read-only export. The file system
+/// checks the caller's permissions. It serves any number of calls at once.
 ///
-/// Methods that change objects have [`Wcc`] arguments, which they fill in whether they succeed or
-/// fail.
+/// Methods that change objects have [`Wcc`] arguments, which they fill in on success and on
+/// failure.
 pub trait FileSystem: Send + Sync + 'static {
     /// Returns the handle of the root.
     fn root(&self) -> FileHandle;
 
-    /// Returns true if a handle has the form of one that this file system has given out, whether
-    /// its object is still there or not. A server of several exports finds the export of a call by
-    /// it. By default every handle has: that is right for the only file system of a server.
+    /// Returns true if a handle has the form of this file system's handles, even if its object no
+    /// longer exists. A server with several exports uses this method to find the export of a call.
+    /// The default returns true, which is right for the only file system of a server.
     fn owns(&self, object: &FileHandle) -> bool {
         let _ = object;
         true
@@ -132,8 +132,8 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Returns attributes (GETATTR).
     fn attributes(&self, object: &FileHandle) -> impl Future<Output = FsResult<Fattr3>> + Send;
 
-    /// Sets attributes (SETATTR): with a `guard`, only if it is the object's ctime, else the error
-    /// is NFS3ERR_NOT_SYNC.
+    /// Sets attributes (SETATTR). With a `guard` that differs from the object's ctime, the error is
+    /// NFS3ERR_NOT_SYNC.
     fn set_attributes(
         &self,
         caller: &Caller,
@@ -143,14 +143,14 @@ pub trait FileSystem: Send + Sync + 'static {
         wcc: &mut Wcc,
     ) -> impl Future<Output = FsResult<()>> + Send;
 
-    /// Finds a name, which may be `.` and `..` (LOOKUP). The parent of the root is the root.
+    /// Looks up a name, which may be `.` or `..` (LOOKUP). The parent of the root is the root.
     fn lookup(
         &self,
         caller: &Caller,
         what: DirOp<'_>,
     ) -> impl Future<Output = FsResult<Object>> + Send;
 
-    /// Returns those of the bits `ACCESS3_..` that the caller has (ACCESS), and attributes.
+    /// Returns the attributes, and the bits `ACCESS3_..` that the caller has (ACCESS).
     fn access(
         &self,
         caller: &Caller,
@@ -165,9 +165,8 @@ pub trait FileSystem: Send + Sync + 'static {
         symlink: &FileHandle,
     ) -> impl Future<Output = FsResult<Item<'static>>> + Send;
 
-    /// Reads from a regular file (READ); NFS3ERR_INVAL for another object. A file system that has
-    /// no shares in its bytes to give reads into a buffer of `buffers`, which travels without a
-    /// copy.
+    /// Reads from a regular file (READ); NFS3ERR_INVAL for another object. A file system that
+    /// cannot share its bytes reads into a buffer of `buffers`, which is sent without a copy.
     fn read(
         &self,
         caller: &Caller,
@@ -188,8 +187,8 @@ pub trait FileSystem: Send + Sync + 'static {
         wcc: &mut Wcc,
     ) -> impl Future<Output = FsResult<Written>> + Send;
 
-    /// Creates a regular file (CREATE). The verifier of an exclusive create is kept, so that the
-    /// same call succeeds again.
+    /// Creates a regular file (CREATE). The verifier of an exclusive create is stored, so that a
+    /// retransmitted call succeeds.
     fn create(
         &self,
         caller: &Caller,
@@ -217,7 +216,8 @@ pub trait FileSystem: Send + Sync + 'static {
         dir_wcc: &mut Wcc,
     ) -> impl Future<Output = FsResult<Object>> + Send;
 
-    /// Creates a special file (MKNOD); NFS3ERR_BADTYPE for a type that the file system lacks.
+    /// Creates a special file (MKNOD); NFS3ERR_BADTYPE for a type that the file system does not
+    /// support.
     fn make_node(
         &self,
         caller: &Caller,
@@ -226,7 +226,7 @@ pub trait FileSystem: Send + Sync + 'static {
         dir_wcc: &mut Wcc,
     ) -> impl Future<Output = FsResult<Object>> + Send;
 
-    /// Removes a name of an object that is no directory (REMOVE).
+    /// Removes a name of an object that is not a directory (REMOVE).
     fn remove(
         &self,
         caller: &Caller,
@@ -242,7 +242,7 @@ pub trait FileSystem: Send + Sync + 'static {
         dir_wcc: &mut Wcc,
     ) -> impl Future<Output = FsResult<()>> + Send;
 
-    /// Renames an object (RENAME), atomically. A compatible target is replaced.
+    /// Renames an object (RENAME) atomically. A compatible target is replaced.
     fn rename(
         &self,
         caller: &Caller,
@@ -261,9 +261,9 @@ pub trait FileSystem: Send + Sync + 'static {
         dir_wcc: &mut Wcc,
     ) -> impl Future<Output = FsResult<()>> + Send;
 
-    /// Adds the entries of a directory after the one that `cookie` belongs to, until the list is
-    /// full (READDIR, READDIRPLUS). Cookie 0 stands for the beginning. NFS3ERR_BAD_COOKIE if a
-    /// cookie other than 0 is no longer valid, or not with this verifier.
+    /// Adds directory entries that follow the one with `cookie`, until the list is full (READDIR,
+    /// READDIRPLUS). Cookie 0 stands for the beginning. Returns NFS3ERR_BAD_COOKIE if another
+    /// cookie is no longer valid, or not valid with this verifier.
     fn read_dir(
         &self,
         caller: &Caller,
@@ -273,17 +273,17 @@ pub trait FileSystem: Send + Sync + 'static {
         list: &mut DirList,
     ) -> impl Future<Output = FsResult<DirEnd>> + Send;
 
-    /// Returns how full the file system is (FSSTAT).
+    /// Returns the used and free space of the file system (FSSTAT).
     fn fs_stat(&self, object: &FileHandle) -> impl Future<Output = FsResult<FsStat>> + Send;
 
-    /// Returns what the file system can do (FSINFO): the same for every handle.
+    /// Returns the capabilities of the file system (FSINFO), which are the same for every handle.
     fn fs_info(&self) -> FsInfo;
 
-    /// Returns limits (PATHCONF).
+    /// Returns the POSIX limits (PATHCONF).
     fn path_conf(&self, object: &FileHandle) -> impl Future<Output = FsResult<PathConf>> + Send;
 
-    /// Makes what was written stable (COMMIT): from `offset` to the end if `count` is 0. Returns
-    /// the write verifier.
+    /// Commits written data to stable storage (COMMIT); a `count` of 0 means from `offset` to the
+    /// end. Returns the write verifier.
     fn commit(
         &self,
         caller: &Caller,

@@ -8,18 +8,18 @@ use crate::nfs3::{FHSIZE, Fattr3, NfsFh3, Nfsstat3, owned};
 
 const MAX: usize = FHSIZE as usize;
 
-/// The handle of an object of a file system: at most 64 bytes, which only the file system
-/// understands.
+/// The handle of an object of a file system: at most 64 bytes, which are opaque except to the file
+/// system.
 ///
-/// A client may send any bytes as a handle. A file system answers bytes that it has never given out
-/// by NFS3ERR_BADHANDLE or NFS3ERR_STALE.
+/// A client may send any bytes as a handle. A file system replies NFS3ERR_BADHANDLE or
+/// NFS3ERR_STALE to bytes that it has not issued as a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileHandle {
     len: u8,
     bytes: [u8; MAX],
 }
 
-/// An object, by its handle, with its attributes.
+/// The handle of an object, with its attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Object {
     /// The handle.
@@ -56,14 +56,14 @@ impl FileHandle {
         self.bytes.get(..self.len.into()).unwrap_or_default()
     }
 
-    /// Returns the handle as it is in the arguments of a call.
+    /// Returns the handle in the form of call arguments.
     pub(crate) fn as_args(&self) -> NfsFh3<'_> {
         NfsFh3 {
             data: Opaque::new(self.as_bytes()).unwrap_or_default(),
         }
     }
 
-    /// Returns the handle as it is in messages.
+    /// Returns the handle in its wire form.
     pub(crate) fn to_wire(self) -> owned::NfsFh3 {
         owned::NfsFh3 {
             data: OpaqueBuf::new(self.as_bytes().to_vec()).unwrap_or_default(),

@@ -48,10 +48,10 @@ pub use key::HandleKey;
 use tree::Tree;
 use workers::Workers;
 
-/// The most bytes of a READ and of a WRITE.
+/// The maximum bytes of a READ and of a WRITE.
 const TRANSFER: u32 = 1 << 20;
 
-/// How a directory of the host is served.
+/// The configuration of a served host directory.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
     key: HandleKey,
@@ -70,8 +70,8 @@ impl HostConfig {
         }
     }
 
-    /// Sets whether file handles contain the kernel's handles, by default if the server may open
-    /// them. Otherwise they contain numbers of a table.
+    /// Sets whether file handles contain the kernel's handles (default: if the server may open
+    /// them). Otherwise they contain numbers of a table.
     #[must_use]
     pub fn kernel_handles(self, kernel_handles: bool) -> Self {
         Self {
@@ -80,17 +80,17 @@ impl HostConfig {
         }
     }
 
-    /// Sets whether changes of names and attributes are on stable storage before the server
-    /// replies, by default, as RFC 1813, section 4.7, requires it. Without it, a crash of the host
-    /// may undo changes that clients take for done. What a client writes to files, and commits, is
-    /// on stable storage in any case.
+    /// Sets whether changes of names and attributes are on stable storage before the server replies
+    /// (default true), as RFC 1813, section 4.7, requires. With false, a crash of the host may undo
+    /// changes that were confirmed to clients. Committed file data are on stable storage in any
+    /// case.
     #[must_use]
     pub fn sync(self, sync: bool) -> Self {
         Self { sync, ..self }
     }
 }
 
-/// A directory of the host, on Linux 5.8 and later, with all that is below it on the same mount.
+/// A directory of the host and everything below it on the same mount (Linux 5.8 and later).
 ///
 /// ```
 /// use rpcrdma_nfs::{Export, HandleKey, HostConfig, HostFileSystem, router};
@@ -110,37 +110,37 @@ impl HostConfig {
 /// # Users
 ///
 /// A server with CAP_SETUID and CAP_SETGID executes each call as its caller, and the kernel checks
-/// permissions. The owner of a file may always read and write it, and who may execute a file may
-/// read it, as with Linux's own server. Without these capabilities every caller acts as the user of
-/// the server.
+/// permissions. The owner of a file may always read and write it, and a user with execute
+/// permission may read it, as with Linux's own server. Without these capabilities every caller acts
+/// as the user of the server.
 ///
 /// # Handles
 ///
-/// A file handle contains the kernel's handle of the object (`name_to_handle_at`) with a code by a
-/// [`HandleKey`]. Such handles stay good over a restart, and after a rename by anybody. They need
-/// CAP_DAC_READ_SEARCH and a file system with handles. Otherwise a handle contains a number, which
-/// ends with the server, and the server keeps a descriptor of each object that it has shown: of up
-/// to half the limit on open files, and up to 524288. An object that was not used for the longest
-/// time becomes stale then.
+/// A file handle contains the kernel's handle of the object (`name_to_handle_at`) and a code from a
+/// [`HandleKey`]. Such handles stay valid over a restart of the server, and after any rename. They
+/// need CAP_DAC_READ_SEARCH and a file system with handles. Otherwise a handle contains a number,
+/// which is valid until the server ends. For these numbers the server keeps a descriptor of each
+/// object that it has returned: up to half the limit on open files, and up to 524288. At the limit,
+/// the least recently used object becomes stale.
 ///
 /// # Names
 ///
 /// No symbolic link is followed, and no mount below the directory is entered: names of mounts get
-/// NFS3ERR_ACCES. An object that a process of the host moves out of the directory is still reached
-/// by handles that were given out before.
+/// NFS3ERR_ACCES. If a process of the host moves an object out of the directory, existing handles
+/// still reach it.
 ///
 /// # Consistency
 ///
-/// Attributes before and after a change of a directory or of attributes are one step for all
-/// clients of this object, but a process of the host may change the same object between them. A
-/// client takes such a change for its own, and does not see it until the next one. The results of
-/// WRITE and COMMIT have no attributes before.
+/// For the clients of this object, a change of a directory or of attributes is atomic with the
+/// attributes before and after it. A process of the host can change the same object in between: a
+/// client then takes that change for its own, and does not see it until the next one. The results
+/// of WRITE and COMMIT have no attributes before.
 ///
 /// # Stability
 ///
-/// COMMIT synchronizes the whole file. When that fails, the result is NFS3ERR_IO and the write
-/// verifier changes, so that clients write again what is not committed. It is another one at each
-/// start, too.
+/// COMMIT synchronizes the whole file. If that fails, the result is NFS3ERR_IO and the write
+/// verifier changes, so that clients write uncommitted data again. The verifier also changes at
+/// each start.
 pub struct HostFileSystem {
     tree: Arc<Tree>,
     workers: Workers,
@@ -167,11 +167,11 @@ impl Drop for HostFileSystem {
 impl HostFileSystem {
     /// Opens a directory. Its path may have symbolic links.
     ///
-    /// It raises the process's limit on open files as far as it goes.
+    /// Raises the process's limit on open files to the maximum.
     ///
     /// # Errors
-    /// Returns the error of the kernel if the directory cannot be opened for reading, if `/proc` is
-    /// not mounted, or if threads cannot have a umask of their own (`unshare` is forbidden).
+    /// Returns the kernel's error if the directory cannot be opened for reading, if `/proc` is not
+    /// mounted, or if threads cannot have their own umask (`unshare` is forbidden).
     pub fn open(dir: impl AsRef<Path>, config: HostConfig) -> io::Result<Self> {
         let mut tree = Tree::open(dir.as_ref(), config.key, config.kernel_handles)?;
         tree.syncs_changes = config.sync;
@@ -191,19 +191,20 @@ impl HostFileSystem {
         })
     }
 
-    /// Returns true if each call is executed as its caller, and false if as the server's user.
+    /// Returns true if each call is executed as its caller, and false if all are executed as the
+    /// server's user.
     #[must_use]
     pub fn acts_as_callers(&self) -> bool {
         self.tree.identity.switches()
     }
 
-    /// Returns true if file handles stay good over a restart of the server with the same key.
+    /// Returns true if file handles stay valid over a restart of the server with the same key.
     #[must_use]
     pub fn keeps_handles(&self) -> bool {
         self.tree.opens_handles
     }
 
-    /// Does work for an object on a thread that may wait.
+    /// Runs work for an object on a worker thread, which may block.
     async fn run<T: Send + 'static>(
         &self,
         object: &FileHandle,
@@ -213,7 +214,7 @@ impl HostFileSystem {
         self.workers.run(object, move || work(&tree)).await
     }
 
-    /// Does work that sets the attributes of an object before and after it.
+    /// Runs work that sets the attributes of an object before and after it.
     async fn change<T: Send + 'static>(
         &self,
         object: &FileHandle,
@@ -230,7 +231,7 @@ impl HostFileSystem {
         result
     }
 
-    /// Does work for a name in a directory that it changes.
+    /// Runs work that changes a name in a directory.
     async fn change_dir<T: Send + 'static>(
         &self,
         op: DirOp<'_>,
@@ -243,8 +244,7 @@ impl HostFileSystem {
     }
 }
 
-/// Every operation waits on a thread of the file system's own, at most 64 at once, of which 8 for
-/// one object.
+/// Every operation runs on a thread of the file system: at most 64 in total, and 8 per object.
 impl FileSystem for HostFileSystem {
     fn root(&self) -> FileHandle {
         self.root
@@ -321,7 +321,7 @@ impl FileSystem for HostFileSystem {
         stable: StableHow,
         wcc: &mut Wcc,
     ) -> FsResult<Written> {
-        // An item of a transport with shares is not copied.
+        // A shared item of a transport is not copied.
         let (caller, of, data) = (caller.clone(), *file, data.into_shared());
         self.change(file, wcc, move |tree, wcc| {
             tree.write(&caller, &of, (offset, data.as_bytes()), stable, wcc)

@@ -1,17 +1,16 @@
 //! NFS version 3 and the MOUNT protocol (RFC 1813).
 //!
-//! - [`nfs3`] and [`mount3`] contain the types, and clients and the traits of services for any
-//!   transport of `oncrpc`.
-//! - [`rpcb`] and [`pmap`] contain the same of RPCBIND, versions 2 to 4 (RFC 1833). An [`Rpcbind`]
+//! - [`nfs3`] and [`mount3`] contain the types, clients and service traits for any transport of
+//!   `oncrpc`.
+//! - [`rpcb`] and [`pmap`] contain the same for RPCBIND, versions 2 to 4 (RFC 1833). An [`Rpcbind`]
 //!   registers a server.
-//! - A [`client::Client`] reads, writes and lists the files of a server: this one's, Linux's, or any
-//!   other.
-//! - A [`FileSystem`] is what a server offers. [`MemoryFileSystem`] is one in memory, and with the
-//!   feature `host` on Linux `HostFileSystem` is a directory of the host.
-//! - An [`Export`] says how it is offered, and an [`ExportTable`] has all exports of a server.
-//!   [`router`] makes their services, for `oncrpc::tcp::Server` and, with the feature `rdma`, for
-//!   `rpcrdma_verbs::serve`.
-// `host::sys` alone allows it.
+//! - A [`client::Client`] reads, writes and lists the files of any NFSv3 server.
+//! - A [`FileSystem`] is served to clients. [`MemoryFileSystem`] is in memory. With the feature
+//!   `host` on Linux, `HostFileSystem` is a directory of the host.
+//! - An [`Export`] offers a file system to clients, and an [`ExportTable`] contains all exports of
+//!   a server. [`router`] creates their services, for `oncrpc::tcp::Server` and, with the feature
+//!   `rdma`, for `rpcrdma_verbs::serve`.
+// Only `host::sys` allows it.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -75,7 +74,7 @@ pub type NfsRouter<F> = Router<(
 /// Returns the services of an [`Export`], or of all exports of an [`ExportTable`]: NFSv3, and MOUNT
 /// version 3.
 ///
-/// Exports that are offered over several transports have a router for each:
+/// Exports that are offered over several transports need a router for each:
 ///
 /// ```
 /// use rpcrdma_nfs::{Export, ExportTable, MemoryFileSystem, router};
@@ -84,7 +83,7 @@ pub type NfsRouter<F> = Router<(
 /// let [tcp, rdma] = [(); 2].map(|()| router(exports.clone()));
 /// ```
 ///
-/// Routers of one table have one list of mounts.
+/// The routers of one table share one list of mounts.
 pub fn router<F: FileSystem>(exports: impl Into<ExportTable<F>>) -> NfsRouter<F> {
     let exports = exports.into();
     Router::new()

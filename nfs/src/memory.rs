@@ -33,18 +33,18 @@ use node::{Content, EXECUTE, Node, READ, SET_GID, SET_UID, WRITE};
 use setting::MAX_SIZE;
 use tree::{ROOT, Tree};
 
-/// The most bytes of a READ and of a WRITE.
+/// The maximum bytes of a READ and of a WRITE.
 const TRANSFER: u32 = 1 << 20;
-/// How many objects FSSTAT reports at most: one for so many bytes.
+/// The bytes for each object that FSSTAT reports as possible.
 const BYTES_PER_FILE: u64 = 1024;
 
 /// A file system in memory, of files of up to 2^40 bytes, directories, symbolic links and special
 /// files.
 ///
-/// What it takes is bounded: beyond it, operations fail with NFS3ERR_NOSPC. Bytes that were never
-/// written take nothing. All of it is lost when it is dropped, and handles of an earlier one are
-/// stale. The access times change by SETATTR alone. The last name of an object that is removed ends
-/// it, though a client may have it open: clients rename such a file.
+/// Its memory is bounded: beyond the limit, operations fail with NFS3ERR_NOSPC. Bytes that were
+/// never written take no memory. All content is lost when the file system is dropped, and handles
+/// of an earlier one are stale. Only SETATTR changes access times. Removing the last name of an
+/// object destroys it, even if a client has it open: clients rename such a file instead.
 #[derive(Debug)]
 pub struct MemoryFileSystem {
     tree: RwLock<Tree>,
@@ -53,8 +53,8 @@ pub struct MemoryFileSystem {
 }
 
 impl MemoryFileSystem {
-    /// Creates a file system that takes at most so many bytes. Its root belongs to user 0, with
-    /// mode 0755.
+    /// Creates a file system with at most this many bytes. Its root belongs to user 0, with mode
+    /// 0755.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let random = || RandomState::new().hash_one(0);
@@ -75,7 +75,8 @@ impl MemoryFileSystem {
         self
     }
 
-    /// Locks. An operation checks before it changes anything, and does not panic between.
+    /// Locks the tree. A poisoned lock is consistent: an operation checks before it changes
+    /// anything, and does not panic in between.
     fn read_lock(&self) -> RwLockReadGuard<'_, Tree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +85,7 @@ impl MemoryFileSystem {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes an object, with its attributes before and after.
+    /// Changes an object, and records its attributes before and after.
     fn change<T>(
         &self,
         object: &FileHandle,
@@ -99,7 +100,7 @@ impl MemoryFileSystem {
         result
     }
 
-    /// Changes a directory, and returns the object that it gets.
+    /// Changes a directory, and returns the new object in it.
     fn create_in(
         &self,
         place: DirOp<'_>,
@@ -113,7 +114,7 @@ impl MemoryFileSystem {
     }
 }
 
-/// Returns the bits of ACCESS that a caller has (RFC 1813, section 3.3.4).
+/// Returns the ACCESS bits of a caller (RFC 1813, section 3.3.4).
 fn access_bits(node: &Node, caller: &Caller) -> u32 {
     let permissions = node.permissions(caller);
     let (on_execute, on_write) = if node.is_directory() {
@@ -134,7 +135,8 @@ fn access_bits(node: &Node, caller: &Caller) -> u32 {
     .fold(0, |all, (_, bits)| all | bits)
 }
 
-/// Writes to a regular file. Its owner may, whatever the mode says: a client has opened it before.
+/// Writes to a regular file. Its owner always may, whatever the mode is, because the client has
+/// opened the file before.
 fn write(tree: &mut Tree, caller: &Caller, id: u64, offset: u64, bytes: &[u8]) -> FsResult<u32> {
     let now = tree.now();
     let (node, budget) = tree.node_and_budget(id)?;
@@ -228,7 +230,7 @@ impl FileSystem for MemoryFileSystem {
         let Content::File(data, _) = &node.content else {
             return Err(Nfsstat3::Inval);
         };
-        // A client reads a file that it executes.
+        // A client reads a file to execute it.
         if !node.is_owner(caller) && node.permissions(caller) & (READ | EXECUTE) == 0 {
             return Err(Nfsstat3::Acces);
         }
@@ -250,7 +252,7 @@ impl FileSystem for MemoryFileSystem {
         wcc: &mut Wcc,
     ) -> FsResult<Written> {
         let count = self.change(file, wcc, |tree, id| write(tree, caller, id, offset, &data))?;
-        // Nothing is more stable than the file system itself.
+        // All levels of stability are the same for memory.
         Ok(Written {
             count,
             committed: StableHow::FileSync,
@@ -372,7 +374,7 @@ impl FileSystem for MemoryFileSystem {
     ) -> FsResult<DirEnd> {
         let tree = self.read_lock();
         let id = tree.resolve(dir)?;
-        // Cookies are valid as long as their directory, so that the verifier is always zero.
+        // Cookies are valid as long as the directory exists, so that the verifier is always zero.
         tree.node(id)?.directory()?;
         if cookie != 0 && verifier != [0; 8] {
             return Err(Nfsstat3::BadCookie);
@@ -434,7 +436,7 @@ impl FileSystem for MemoryFileSystem {
         _: u32,
         wcc: &mut Wcc,
     ) -> FsResult<[u8; 8]> {
-        // There is nothing that is written and not committed.
+        // There are no uncommitted bytes.
         self.change(file, wcc, |_, _| Ok(self.verifier))
     }
 }

@@ -16,12 +16,12 @@ use crate::mount3::{Dirpath, Mountres3, Mountstat3, owned};
 use crate::name::Name;
 use crate::nfs3::{Ftype3, Nfsstat3};
 
-/// The most entries of the list of mounts, and the most of one host. The list informs people and
-/// decides nothing.
+/// The maximum entries of the list of mounts, in total and of one host. The list is informational:
+/// the server makes no decision based on it.
 const MAX_MOUNTS: usize = 1024;
 const MAX_OF_HOST: usize = 64;
 
-/// The MOUNT service of a table of exports: it gives out the handles of their roots, and of
+/// The MOUNT service of a table of exports. It returns the handles of their roots, and of
 /// directories below them.
 #[derive(Debug)]
 pub struct MountService<F> {
@@ -36,7 +36,7 @@ impl<F> Clone for MountService<F> {
     }
 }
 
-/// Returns the name of a caller's host: its address, or what it calls itself.
+/// Returns the name of a caller's host: its address, its AUTH_SYS name, or its transport.
 fn host(cx: &Context) -> String {
     match (cx.peer().address, cx.credentials()) {
         (Some(address), _) => address.ip().to_string(),
@@ -60,7 +60,7 @@ fn mount_status(status: Nfsstat3) -> Mountstat3 {
     }
 }
 
-/// Returns a path in the form that the list of mounts has: one directory has one form.
+/// Returns a path in its canonical form for the list of mounts.
 fn listed(path: &[u8]) -> Vec<u8> {
     let mut listed = Vec::with_capacity(path.len());
     for name in components(path) {
@@ -82,7 +82,7 @@ fn add(mounts: &mut BTreeSet<Mount>, mount: Mount) {
     }
 }
 
-/// Finds the directory of a path below an export. `..` leads nowhere, so that no path leaves the
+/// Finds the directory of a path below an export. `..` is never found, so that no path leaves the
 /// export.
 async fn find<F: FileSystem>(
     export: &Export<F>,
@@ -122,7 +122,7 @@ impl<F: FileSystem> MountService<F> {
     }
 }
 
-/// MNT, UMNT and UMNTALL need credentials of AUTH_SYS.
+/// MNT, UMNT and UMNTALL need AUTH_SYS credentials.
 impl<F: FileSystem> mount_v3::Service for MountService<F> {
     async fn mnt(&self, cx: &Context, path: Dirpath<'_>) -> Result<MntResults<'_>, RpcError> {
         caller::user(cx.credentials())?;
@@ -167,7 +167,7 @@ impl<F: FileSystem> mount_v3::Service for MountService<F> {
         let exports = self.exports.current();
         let nodes = exports.iter().map(|export| {
             let settings = export.settings();
-            // An empty list of groups stands for everybody.
+            // An empty list of groups means every client.
             let groups = settings
                 .networks
                 .iter()

@@ -9,14 +9,14 @@ use crate::nfs3::Nfsstat3;
 pub struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
-    /// The most bytes of a name.
+    /// The maximum bytes of a name.
     pub const MAX: usize = 255;
 
     /// Checks a name.
     ///
     /// # Errors
-    /// Returns NFS3ERR_ACCES if it is empty or has a character that no name has, and
-    /// NFS3ERR_NAMETOOLONG if it is too long.
+    /// Returns NFS3ERR_ACCES if the name is empty or contains `/` or NUL, and NFS3ERR_NAMETOOLONG
+    /// if it is too long.
     pub fn new(name: &'a [u8]) -> Result<Self, Nfsstat3> {
         if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
             return Err(Nfsstat3::Acces);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network of clients: the addresses that begin with the same bits.
+/// A network of clients: the addresses with a common prefix.
 ///
 /// ```
 /// use rpcrdma_nfs::Network;
@@ -22,14 +22,14 @@ pub struct Network {
     bits: u8,
 }
 
-/// Why a text is no [`Network`].
+/// Why a text is not a [`Network`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkError {
-    /// It has no IPv4 or IPv6 address.
+    /// The text has no IPv4 or IPv6 address.
     Address,
-    /// The number of bits is no number, or is larger than 32 (IPv4) or 128 (IPv6).
+    /// The number of bits is not a number, or is larger than 32 (IPv4) or 128 (IPv6).
     Bits,
-    /// The address has bits behind those of the network: 192.0.2.1/24 says two things.
+    /// The address has bits beyond those of the network: 192.0.2.1/24 is ambiguous.
     HostBits,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for NetworkError {
 
 impl std::error::Error for NetworkError {}
 
-/// Returns the bits of an address, at the upper end, and how many there are.
+/// Returns the bits of an address, left-aligned, and their number.
 fn bits_of(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
@@ -62,23 +62,23 @@ fn mask(bits: u8) -> u128 {
 }
 
 impl Network {
-    /// Every address of IPv4.
+    /// Every IPv4 address.
     pub const ALL_V4: Self = Self {
         first: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         bits: 0,
     };
-    /// Every address of IPv6.
+    /// Every IPv6 address.
     pub const ALL_V6: Self = Self {
         first: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         bits: 0,
     };
 
-    /// Creates a network by its first address and the number of bits that all of its addresses
+    /// Creates a network from its first address and the number of bits that all of its addresses
     /// share.
     ///
     /// # Errors
     /// Returns an error if there are more bits than an address has, or if the first address has
-    /// other bits.
+    /// other bits set.
     pub fn new(first: IpAddr, bits: u8) -> Result<Self, NetworkError> {
         let (value, len) = bits_of(first);
         if bits > len {
@@ -90,8 +90,8 @@ impl Network {
         Ok(Self { first, bits })
     }
 
-    /// Returns true if an address is in the network. An address of IPv4 in IPv6's form
-    /// (`::ffff:192.0.2.1`), which a socket for both has, is taken for the one of IPv4.
+    /// Returns true if an address is in the network. An IPv4-mapped IPv6 address
+    /// (`::ffff:192.0.2.1`), which a dual-stack socket returns, is treated as the IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let (address, len) = bits_of(address.to_canonical());
@@ -124,7 +124,7 @@ impl FromStr for Network {
     }
 }
 
-/// As text, an address alone stands for a network of one.
+/// A network of one address is written as the address alone.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.bits == bits_of(self.first).1 {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_a_network_or_an_error() {
+    fn networks_are_parsed() {
         let table = [
             ("192.0.2.0/24", Ok("192.0.2.0/24")),
             ("192.0.2.1", Ok("192.0.2.1")),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_the_addresses_between_its_first_and_its_last() {
+    fn a_network_contains_its_address_range() {
         let table = [
             ("192.0.2.0/25", "192.0.2.0", true),
             ("192.0.2.0/25", "192.0.2.127", true),

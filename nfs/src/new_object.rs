@@ -1,12 +1,12 @@
-//! What the arguments of MKNOD and SYMLINK say (RFC 1813, sections 3.3.10 and 3.3.11).
+//! The arguments of MKNOD and SYMLINK (RFC 1813, sections 3.3.10 and 3.3.11).
 
 use crate::file_system::FsResult;
 use crate::nfs3::{Ftype3, Mknoddata3, Nfsstat3, Sattr3, Specdata3};
 
-/// The most bytes of a symbolic link.
+/// The maximum bytes of a symbolic link.
 const MAX_PATH: usize = 4096;
 
-/// Returns which special file a MKNOD makes.
+/// Returns the type and the device of the special file that a MKNOD creates.
 pub(crate) fn special(what: &Mknoddata3) -> FsResult<(Ftype3, Specdata3, &Sattr3)> {
     let none = Specdata3 {
         specdata1: 0,

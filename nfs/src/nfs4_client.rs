@@ -1,13 +1,15 @@
-//! An NFSv4.1 client (RFC 8881) over any transport of `oncrpc` with a way back: sessions, opens,
-//! delegations, and the server's recalls of them.
+//! An NFSv4.1 client (RFC 8881) over any bidirectional transport of `oncrpc`: sessions, opens,
+//! delegations, and recalls.
 //!
-//! An [`Nfs4Session`] executes COMPOUNDs once each, also over a lost connection. [`Nfs4Callbacks`] take
-//! the calls of the server, which arrive over the same connection. An [`Nfs4Client`] opens, reads and
-//! writes files.
+//! An [`Nfs4Session`] executes each COMPOUND exactly once, even if the connection is lost.
+//! [`Nfs4Callbacks`] serves the calls of the server, which arrive over the same connection. An
+//! [`Nfs4Client`] opens, reads and writes files.
 //!
 //! ```no_run
 //! use oncrpc::{AuthSys, CallOptions, tcp};
-//! use rpcrdma_nfs::nfs4_client::{Nfs4Callbacks, Nfs4Client, Nfs4Config, Nfs4Open, Nfs4Recall, Nfs4Session};
+//! use rpcrdma_nfs::nfs4_client::{
+//!     Nfs4Callbacks, Nfs4Client, Nfs4Config, Nfs4Open, Nfs4Recall, Nfs4Session,
+//! };
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +37,7 @@
 //! }
 //! ```
 //!
-//! The client has no clock: its user renews the lease, and calls again after NFS4ERR_DELAY and
+//! The client has no clock: its user renews the lease, and repeats calls after NFS4ERR_DELAY and
 //! NFS4ERR_GRACE.
 
 mod attributes;

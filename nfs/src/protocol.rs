@@ -2,7 +2,7 @@
 
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 
-/// NFSv4.1 and 4.2, which are a compilation of their own.
+/// NFSv4.1 and 4.2, which are compiled separately.
 #[cfg(feature = "nfs4")]
 pub(crate) mod version4 {
     include!(concat!(env!("OUT_DIR"), "/nfs4/xdrgen.rs"));

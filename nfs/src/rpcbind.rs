@@ -1,7 +1,7 @@
-//! Registration at the rpcbind of this host (RFC 1833).
+//! Registration with the rpcbind of this host (RFC 1833).
 //!
-//! A server needs none: clients that know its ports never ask rpcbind. With it, clients find the
-//! ports, and `showmount` and `rpcinfo` show the server.
+//! A server does not need rpcbind: clients that know its ports do not ask for them. With rpcbind,
+//! clients find the ports, and `showmount` and `rpcinfo` list the server.
 
 mod entry;
 mod exchange;
@@ -22,20 +22,20 @@ const SET: u32 = 1;
 const UNSET: u32 = 2;
 const GETADDR: u32 = 3;
 
-/// Why nothing was registered.
+/// The error of a registration.
 #[derive(Debug)]
 pub enum RpcbindError {
-    /// No rpcbind can be reached, or it does not answer.
+    /// No rpcbind is reachable, or it does not reply.
     Unreachable(io::Error),
-    /// It refuses: another server has registered the program, at this address, or the caller may
-    /// not register anything.
+    /// The rpcbind refuses: another server has registered the program at this address, or the
+    /// caller may not register services.
     Refused {
-        /// What was to be registered.
+        /// The refused entry.
         entry: RpcbindEntry,
         /// The universal address that is registered, if any.
         registered: Option<String>,
     },
-    /// It answers otherwise than RFC 1833 says, or supports none of the versions 2 to 4.
+    /// The reply violates RFC 1833, or none of the versions 2 to 4 is supported.
     Protocol(&'static str),
 }
 
@@ -75,15 +75,15 @@ impl From<CallFailure> for RpcbindError {
     }
 }
 
-/// Where an rpcbind listens.
+/// The address where an rpcbind listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RpcbindAddress {
     #[cfg_attr(not(unix), allow(dead_code, reason = "there are no such sockets"))]
     Socket(PathBuf),
     Tcp(SocketAddr),
 }
 
-/// The rpcbind of this host. Its methods wait for it, at most 5 seconds for each call.
+/// The rpcbind of this host. Its methods block, for at most 5 seconds per call.
 ///
 /// ```no_run
 /// use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindTransport};
@@ -102,33 +102,33 @@ pub(crate) enum Place {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rpcbind {
-    places: Vec<Place>,
+    addresses: Vec<RpcbindAddress>,
 }
 
 impl Rpcbind {
-    /// The rpcbind at its socket `/run/rpcbind.sock`, by which it knows the user who calls, or at
-    /// port 111 of the loopback address.
+    /// Uses the rpcbind at its socket `/run/rpcbind.sock`, where it learns the user of the caller,
+    /// or at port 111 of the loopback address.
     #[must_use]
     pub fn of_host() -> Self {
         let sockets = ["/run/rpcbind.sock", "/var/run/rpcbind.sock"];
-        let sockets = sockets.map(|path| Place::Socket(path.into()));
-        let tcp = Place::Tcp((Ipv4Addr::LOCALHOST, 111).into());
+        let sockets = sockets.map(|path| RpcbindAddress::Socket(path.into()));
+        let tcp = RpcbindAddress::Tcp((Ipv4Addr::LOCALHOST, 111).into());
         Self {
-            places: sockets.into_iter().chain([tcp]).collect(),
+            addresses: sockets.into_iter().chain([tcp]).collect(),
         }
     }
 
-    /// The rpcbind at an address over TCP. Most accept registrations by the loopback address and
-    /// from privileged ports alone.
+    /// Uses the rpcbind at an address over TCP. Most accept registrations only through the loopback
+    /// address and from privileged ports.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         Self {
-            places: vec![Place::Tcp(address)],
+            addresses: vec![RpcbindAddress::Tcp(address)],
         }
     }
 
-    /// Registers all entries, or none. An entry that is registered already, with the same address,
-    /// stays so: a server that was killed can be started again.
+    /// Registers all entries, or none. An entry that is already registered with the same address is
+    /// kept, so that a killed server can be started again.
     ///
     /// # Errors
     /// See [`RpcbindError`].
@@ -142,8 +142,8 @@ impl Rpcbind {
         Ok(())
     }
 
-    /// Removes entries that were registered. One that cannot be removed stays: a client of it is
-    /// refused by the port.
+    /// Removes registered entries. If one cannot be removed, it remains: its port then refuses
+    /// connections of clients.
     pub fn remove(&self, entries: &[RpcbindEntry]) {
         for entry in entries {
             let _ = self.changed(UNSET, entry);
@@ -161,7 +161,7 @@ impl Rpcbind {
         })
     }
 
-    /// Calls SET or UNSET by the highest version that rpcbind supports. Returns its answer.
+    /// Calls SET or UNSET of the highest version that rpcbind supports. Returns its answer.
     fn changed(&self, procedure: u32, entry: &RpcbindEntry) -> Result<bool, CallFailure> {
         let address = entry.universal_address();
         let mapping = rpcb::Rpcb {
@@ -176,12 +176,12 @@ impl Rpcbind {
                 version,
                 number: procedure,
             };
-            match call(&self.places, procedure, &mapping) {
+            match call(&self.addresses, procedure, &mapping) {
                 Err(CallFailure::Unsupported) => {}
                 done => return done,
             }
         }
-        // The port mapper knows TCP and UDP of IPv4 alone.
+        // The port mapper supports only TCP and UDP over IPv4.
         let Some(port) = entry.port_of_tcp() else {
             return Err(CallFailure::Unsupported);
         };
@@ -195,7 +195,7 @@ impl Rpcbind {
             version: 2,
             number: procedure,
         };
-        call(&self.places, procedure, &mapping)
+        call(&self.addresses, procedure, &mapping)
     }
 
     /// Returns the universal address at which a program is registered.
@@ -211,7 +211,7 @@ impl Rpcbind {
             version: 3,
             number: GETADDR,
         };
-        let address: TextBuf = call(&self.places, procedure, &mapping)?;
+        let address: TextBuf = call(&self.addresses, procedure, &mapping)?;
         let address = String::from_utf8_lossy(address.as_bytes()).into_owned();
         Ok(Some(address).filter(|address| !address.is_empty()))
     }

@@ -6,7 +6,7 @@ use crate::nfs3::{
 };
 
 impl Sattr3 {
-    /// Sets nothing (RFC 1813, section 2.5.3).
+    /// Sets no attribute (RFC 1813, section 2.5.3).
     ///
     /// ```
     /// use rpcrdma_nfs::nfs3::{Sattr3, SetMode3};
@@ -27,10 +27,10 @@ impl Sattr3 {
     };
 }
 
-/// The mode bits that are kept.
+/// The mode bits that are stored.
 const MODE: u32 = 0o7777;
 
-/// What a SETATTR changes.
+/// The changes of a SETATTR.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Changes {
     pub(crate) mode: Option<u32>,
@@ -41,7 +41,7 @@ pub(crate) struct Changes {
     pub(crate) mtime: Option<NewTime>,
 }
 
-/// A time that is set.
+/// A time to set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NewTime {
     Server,
@@ -82,7 +82,7 @@ impl From<&Sattr3> for Changes {
 }
 
 impl Changes {
-    /// Checks that the times are times.
+    /// Checks that the times are valid.
     pub(crate) fn check_times(&self) -> FsResult<()> {
         for time in [self.atime, self.mtime].into_iter().flatten() {
             if matches!(time, NewTime::Client(time) if time.nseconds >= 1_000_000_000) {
@@ -92,7 +92,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Returns true if only the owner may make the changes.
+    /// Returns true if the changes are reserved to the owner.
     pub(crate) fn needs_owner(&self) -> bool {
         let times = [self.atime, self.mtime];
         let mut times = times.iter().flatten();

@@ -36,9 +36,9 @@ use refused::Refused;
 
 /// The NFSv3 service of the exports of a server.
 ///
-/// Malformed names get NFS3ERR_ACCES and NFS3ERR_NAMETOOLONG (RFC 1813, section 3.2), malformed
-/// arguments GARBAGE_ARGS, calls without credentials of AUTH_SYS AUTH_TOOWEAK, and calls of clients
-/// whom no export admits NFS3ERR_STALE.
+/// Malformed names get NFS3ERR_ACCES or NFS3ERR_NAMETOOLONG (RFC 1813, section 3.2), malformed
+/// arguments get GARBAGE_ARGS, calls without AUTH_SYS credentials get AUTH_TOOWEAK, and calls of
+/// clients that no export admits get NFS3ERR_STALE.
 #[derive(Debug)]
 pub struct NfsService<F> {
     exports: ExportTable<F>,
@@ -52,18 +52,18 @@ impl<F> Clone for NfsService<F> {
     }
 }
 
-/// The procedures on the export that a call has found.
+/// The procedures on the export of a call.
 struct OnExport<F> {
     export: Arc<Export<F>>,
 }
 
-/// A name in a directory, as a call has it. It is checked when its wcc data are at hand.
-struct Place<'a> {
+/// A name in a directory, as it is in a call. It is checked once its wcc data are available.
+struct UncheckedDirOp<'a> {
     dir: FileHandle,
     name: &'a [u8],
 }
 
-impl<'a> Place<'a> {
+impl<'a> UncheckedDirOp<'a> {
     fn new(args: Diropargs3<'a>) -> Self {
         Self {
             dir: args.dir.into(),
@@ -95,7 +95,7 @@ impl<F: FileSystem> NfsService<F> {
         Ok(OnExport { export })
     }
 
-    /// Finds the export of two handles; NFS3ERR_XDEV if each has its own.
+    /// Finds the export of two handles; NFS3ERR_XDEV if they belong to different exports.
     fn find_both(
         &self,
         cx: &Context,
@@ -114,7 +114,7 @@ impl<F: FileSystem> NfsService<F> {
     }
 }
 
-/// Serves a call on the export that it has found.
+/// Serves a call on its export.
 macro_rules! on {
     ($found:expr, |$at:ident| $results:expr) => {
         match $found {
@@ -133,16 +133,16 @@ impl<F: FileSystem> OnExport<F> {
         self.export.caller(cx)
     }
 
-    /// Returns the attributes of an object, if it has any, for the results of an operation on it.
+    /// Returns the attributes of an object, if available, for the results of an operation on it.
     async fn post_op(&self, object: &FileHandle) -> PostOpAttr {
         post_op(self.file_system().attributes(object).await.ok())
     }
 
-    /// Checks a name that is to be added or removed. A name that is `.` or `..` gets an error of
-    /// its procedure.
+    /// Checks a name that is added or removed. The names `.` and `..` get an error specific to the
+    /// procedure.
     fn changed_name<'p>(
         &self,
-        place: &'p Place<'_>,
+        place: &'p UncheckedDirOp<'_>,
         dot: Nfsstat3,
         dot_dot: Nfsstat3,
     ) -> FsResult<DirOp<'p>> {
@@ -158,7 +158,7 @@ impl<F: FileSystem> OnExport<F> {
     }
 }
 
-/// Every procedure needs credentials of AUTH_SYS.
+/// Every procedure needs AUTH_SYS credentials.
 impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
     fn authorize(&self, cx: &Context) -> Result<(), RpcError> {
         caller::user(cx.credentials())?;

@@ -4,9 +4,9 @@ use crate::nfs3::{Fattr3, PostOpAttr, PreOpAttr, WccAttr, WccData};
 
 /// The attributes of an object before and after an operation that may change it.
 ///
-/// A client that sees the attributes that it has cached in `before` takes `after` for the result of
-/// its own operation alone. So a file system sets both only if nothing else can change the object
-/// between them; otherwise it leaves `before` out.
+/// If `before` equals the attributes in a client's cache, the client concludes that `after` is the
+/// result of its own operation alone. So a file system sets both only if nothing else can change
+/// the object in between; otherwise it omits `before`.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Wcc {
     before: Option<WccAttr>,
@@ -34,7 +34,7 @@ impl Wcc {
         self.after.as_ref()
     }
 
-    /// Returns the data as it is in messages.
+    /// Returns the data in their wire form.
     pub(crate) fn to_wire(self) -> WccData {
         WccData {
             before: self.before.map_or(PreOpAttr::False, PreOpAttr::True),
@@ -43,7 +43,7 @@ impl Wcc {
     }
 }
 
-/// Returns attributes as they are in messages.
+/// Returns attributes in their wire form.
 pub(crate) fn post_op(attributes: Option<Fattr3>) -> PostOpAttr {
     attributes.map_or(PostOpAttr::False, PostOpAttr::True)
 }

@@ -1,8 +1,9 @@
-//! The client with the kernel's NFS server, over RDMA and TCP, with the server's disk as the judge.
+//! The client with the kernel's NFS server over RDMA and TCP. Results are compared with the
+//! server's disk.
 //!
-//! Run as root in a machine of its own. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
-//! address where the kernel's NFS server listens for RDMA, `RPCRDMA_NFSD_TCP` and `RPCRDMA_MOUNTD`
-//! where it and its mountd listen for TCP, and `RPCRDMA_EXPORT` the directory that it exports.
+//! Run as root in a dedicated machine. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
+//! RDMA address of the kernel's NFS server, `RPCRDMA_NFSD_TCP` and `RPCRDMA_MOUNTD` its TCP address
+//! and that of its mountd, and `RPCRDMA_EXPORT` the directory that it exports.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 
 type Nfs = Client<Channel>;
 
-/// A directory of the server: as a client has it, and on the server's disk.
+/// A directory of the server: its handle at the client, and its path on the server's disk.
 struct Exported {
     nfs: Nfs,
     dir: FileHandle,
@@ -96,7 +97,7 @@ impl Exported {
         fs::read(self.disk.join(name)).unwrap()
     }
 
-    /// The lengths of the trial: about 4 bytes, a page, 64 KiB, and what one call may transfer.
+    /// The tested lengths: around 4 bytes, a page, 64 KiB, and the maximum transfer size.
     fn lengths(&self) -> Vec<usize> {
         let limits = self.nfs.limits();
         let (read, write) = (limits.read as usize, limits.write as usize);
@@ -114,7 +115,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_on_the_disk() {
+fn writes_reach_the_disk() {
     with_nfsd("write", async |exported| {
         let stable = [
             StableHow::Unstable,
@@ -142,7 +143,7 @@ fn what_is_written_is_on_the_disk() {
 }
 
 #[test]
-fn one_write_has_at_most_the_servers_limit() {
+fn one_write_respects_the_servers_limit() {
     with_nfsd("limit", async |exported| {
         let file = exported.create("file").await.handle;
         let most = exported.nfs.limits().write as usize;
@@ -161,7 +162,7 @@ fn one_write_has_at_most_the_servers_limit() {
 }
 
 #[test]
-fn what_is_on_the_disk_is_read() {
+fn reads_match_the_disk() {
     with_nfsd("read", async |exported| {
         let nfs = &exported.nfs;
         for (at, len) in exported.lengths().into_iter().enumerate() {
@@ -170,8 +171,8 @@ fn what_is_on_the_disk_is_read() {
             fs::write(exported.disk.join(&name), &content).unwrap();
             let file = nfs.lookup(&exported.dir, &name).await.unwrap();
             assert_eq!(file.attributes.size, len as u64);
-            // All of it, with less and with more than there is, from offsets that are not aligned,
-            // at the end, and beyond it.
+            // All of the content, with counts that are too small and too large, from unaligned
+            // offsets, at the end, and beyond it.
             for offset in [0, 1, 4095, len.saturating_sub(1), len, len + 1] {
                 let rest = content.get(offset..).unwrap_or_default();
                 for wanted in [len, len.saturating_sub(1), len + 5] {
@@ -188,7 +189,7 @@ fn what_is_on_the_disk_is_read() {
 }
 
 #[test]
-fn one_read_says_where_the_file_ends() {
+fn one_read_reports_the_end_of_file() {
     with_nfsd("eof", async |exported| {
         let content = pattern(10_001, 5);
         fs::write(exported.disk.join("file"), &content).unwrap();
@@ -205,7 +206,7 @@ fn one_read_says_where_the_file_ends() {
 }
 
 #[test]
-fn paths_of_symbolic_links_are_those_of_the_disk() {
+fn symbolic_links_match_the_disk() {
     with_nfsd("readlink", async |exported| {
         let nfs = &exported.nfs;
         for len in [1, 3, 4, 100, 1000, 1023, 1024, 1025, 3000, 4095] {
@@ -227,7 +228,7 @@ fn paths_of_symbolic_links_are_those_of_the_disk() {
 }
 
 #[test]
-fn directories_are_those_of_the_disk() {
+fn directories_match_the_disk() {
     with_nfsd("readdir", async |exported| {
         let nfs = &exported.nfs;
         for count in [0, 1, 40, 3000] {
@@ -275,7 +276,7 @@ fn directories_are_those_of_the_disk() {
 }
 
 #[test]
-fn names_and_attributes_are_those_of_the_disk() {
+fn names_and_attributes_match_the_disk() {
     with_nfsd("names", async |exported| {
         let Exported { nfs, dir, disk } = exported;
         let at = |name: &str| fs::symlink_metadata(disk.join(name));

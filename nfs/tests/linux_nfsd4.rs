@@ -1,9 +1,9 @@
-//! The NFSv4.1 client with the kernel's NFS server over RDMA: the server's disk is the judge of what is
-//! read and written, and the kernel calls the client back.
+//! The NFSv4.1 client with the kernel's NFS server over RDMA. Results are compared with the
+//! server's disk, and the kernel calls the client back.
 //!
-//! Run as root in a machine of its own. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
-//! address where the kernel's NFS server listens for RDMA, `RPCRDMA_MOUNTD` where its mountd listens
-//! for TCP, and `RPCRDMA_EXPORT` the directory that it exports as the root.
+//! Run as root in a dedicated machine. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
+//! RDMA address of the kernel's NFS server, `RPCRDMA_MOUNTD` the TCP address of its mountd, and
+//! `RPCRDMA_EXPORT` the directory that it exports as the root.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, OpenOptions};
@@ -31,7 +31,7 @@ struct Exported {
     disk: PathBuf,
 }
 
-/// How long anything may take. Linux replies NFS4ERR_DELAY for 2 s where its recall met one.
+/// The timeout of each step. Linux replies NFS4ERR_DELAY for 2 s after a recall got this status.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn variable(name: &str) -> Option<String> {
@@ -75,7 +75,7 @@ fn connect(callbacks: &Nfs4Callbacks) -> Channel {
     connect_with_services(&device, server, config, callbacks.router()).unwrap()
 }
 
-/// Returns a client with an id of its own.
+/// Returns a client with its own client id.
 async fn client(owner: &str, slots: u32) -> (Nfs4Callbacks, Nfs4Client<Channel>) {
     let callbacks = Nfs4Callbacks::new();
     let config = Nfs4Config::new(owner, *b"verifier").slots(slots);
@@ -111,8 +111,8 @@ impl Exported {
         self.disk.join(name)
     }
 
-    /// Opens new files to read them until the server gives a delegation: after its start it gives none
-    /// while lockd waits for its clients.
+    /// Opens new files for reading until the server grants a delegation: after its start it grants
+    /// none while lockd waits for its clients.
     async fn delegated(&self, name: &str) -> (String, Nfs4OpenFile) {
         let start = Instant::now();
         for number in 0.. {
@@ -145,8 +145,8 @@ impl Exported {
         stateid
     }
 
-    /// Makes a conflict on the server's disk, and returns the delegation that it recalls.
-    async fn a_local_open_conflicts(&self, name: &str) {
+    /// Causes a conflict on the server's disk, and returns the delegation that the server recalls.
+    async fn recall_by_local_open(&self, name: &str) {
         let (name, file) = self.delegated(name).await;
         let path = self.path(&name);
         let start = Instant::now();
@@ -174,7 +174,7 @@ const ANONYMOUS: Stateid4 = Stateid4 {
 };
 
 #[test]
-fn what_is_written_is_on_the_disk_and_what_is_there_is_read() {
+fn data_match_the_disk() {
     with_nfsd("data", async |exported| {
         let Exported { nfs, .. } = exported;
         let most = nfs.max_write() as usize;
@@ -220,7 +220,8 @@ fn a_compound_may_have_two_chunks() {
         let nfs = &exported.nfs;
         let file = nfs.open(nfs.root(), b"chunks", Nfs4Open::create(0o600));
         let file = file.await.unwrap();
-        // Linux pads no chunk: RFC 8267, section 4.3, has none in a position of its own.
+        // Linux pads no chunk: by RFC 8267, section 4.3, there is no padding in a separate
+        // position.
         let (first, second) = (pattern(8192, 1), pattern(20_000, 2));
         let mut request = Nfs4Compound::new();
         request
@@ -251,7 +252,7 @@ fn a_compound_may_have_two_chunks() {
 }
 
 #[test]
-fn links_are_those_of_the_disk() {
+fn links_match_the_disk() {
     with_nfsd("links", async |exported| {
         let nfs = &exported.nfs;
         for len in [1, 100, 1024, 3000, 4095] {
@@ -270,12 +271,12 @@ fn links_are_those_of_the_disk() {
 #[test]
 fn a_local_open_for_writing_recalls_a_delegation() {
     with_nfsd("local", async |exported| {
-        exported.a_local_open_conflicts("local").await;
-        exported.a_local_open_conflicts("again").await;
+        exported.recall_by_local_open("local").await;
+        exported.recall_by_local_open("again").await;
     });
 }
 
-/// NFSv3 goes over the connection of the session, too.
+/// NFSv3 also uses the connection of the session.
 #[test]
 fn setattr_of_version_3_recalls_a_delegation() {
     with_nfsd("setattr", async |exported| {
@@ -334,15 +335,15 @@ fn the_open_of_another_client_recalls_a_delegation() {
     });
 }
 
-/// The session goes on over another connection: the calls whose replies were lost are settled, and
-/// the kernel calls back over the new one.
+/// The session continues over another connection: calls with lost replies are resolved, and the
+/// kernel calls back over the new connection.
 #[test]
 fn a_delegation_is_recalled_after_the_connection_was_cut() {
     with_nfsd("cut", async |exported| {
-        exported.a_local_open_conflicts("before").await;
+        exported.recall_by_local_open("before").await;
         let (_, kept) = exported.delegated("kept").await;
         for round in 1..=3 {
-            // Calls in flight, whose replies the client never sees.
+            // Calls in flight whose replies the client never receives.
             let root = exported.nfs.root().clone();
             let calls = (0..3).map(|_| exported.nfs.attributes(&root));
             for call in calls {
@@ -352,15 +353,15 @@ fn a_delegation_is_recalled_after_the_connection_was_cut() {
             exported.nfs.session_mut().replace_transport(channel);
             exported.nfs.session().bind().await.unwrap();
             assert_eq!(exported.nfs.session().binds(), round);
-            // More calls than there are slots: each slot is good.
+            // More calls than slots: each slot works.
             for _ in 0..10 {
                 exported.nfs.attributes(&root).await.unwrap();
             }
             exported
-                .a_local_open_conflicts(&format!("after-{round}"))
+                .recall_by_local_open(&format!("after-{round}"))
                 .await;
         }
-        // Nothing was lost: the delegation from before is still held.
+        // Nothing was lost: the earlier delegation is still held.
         let held = kept.delegation.unwrap().stateid;
         let codes = exported.nfs.test_state(&[held]).await.unwrap();
         assert_eq!(codes, [Nfsstat4::Ok]);
@@ -373,9 +374,10 @@ fn a_delegation_is_recalled_after_the_connection_was_cut() {
     });
 }
 
-/// Nobody binds the new connection: the server says that it has no way back, and the session does.
+/// The client does not bind the new connection: the server reports that its back channel is down,
+/// and the session binds the connection.
 #[test]
-fn the_way_back_is_restored_when_the_server_misses_it() {
+fn a_lost_back_channel_is_restored() {
     with_nfsd("missed", async |exported| {
         exported.nfs.session().renew().await.unwrap();
         let channel = connect(&exported.callbacks);
@@ -390,7 +392,7 @@ fn the_way_back_is_restored_when_the_server_misses_it() {
         exported.nfs.session().renew().await.unwrap();
         let flags = exported.nfs.session().status_flags();
         assert_eq!(flags & SEQ4_STATUS_CB_PATH_DOWN, 0);
-        exported.a_local_open_conflicts("restored").await;
+        exported.recall_by_local_open("restored").await;
     });
 }
 

@@ -1,7 +1,7 @@
-//! Random operations on a server, compared with a model that is as simple as can be.
+//! Random operations on a server, compared with a simple model.
 //!
-//! The seed comes from the system and is printed. `NFS_MODEL_SEED` repeats a run, `NFS_MODEL_STEPS`
-//! sets its length.
+//! The seed comes from the system and is printed. `NFS_MODEL_SEED` repeats a run, and
+//! `NFS_MODEL_STEPS` sets its length.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     clippy::cast_possible_truncation,
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// An object of the model. Its place in the list is its number.
+/// An object of the model. Its index in the list is its number.
 #[derive(Clone, Debug)]
 struct Object {
     handle: Vec<u8>,
@@ -76,7 +76,7 @@ fn place<'a>(dir: &'a [u8], name: &'a str) -> Diropargs3<'a> {
     }
 }
 
-/// Asserts that a status is one of the errors that apply, or OK if none applies: RFC 1813, section
+/// Asserts that a status is one of the applicable errors, or OK if none applies: RFC 1813, section
 /// 2.6, defines no precedence.
 fn assert_status(status: Nfsstat3, errors: &[Nfsstat3]) {
     match errors {
@@ -86,7 +86,7 @@ fn assert_status(status: Nfsstat3, errors: &[Nfsstat3]) {
 }
 
 impl Model {
-    /// Returns any object: now and then one that is gone.
+    /// Returns a random object, sometimes a removed one.
     fn any(&mut self) -> usize {
         for _ in 0..4 {
             let id = self.random.below(self.objects.len());
@@ -97,7 +97,7 @@ impl Model {
         self.random.below(self.objects.len())
     }
 
-    /// Returns a directory: now and then another object.
+    /// Returns a random directory, sometimes another object.
     fn dir(&mut self) -> usize {
         for _ in 0..8 {
             let id = self.any();
@@ -116,7 +116,7 @@ impl Model {
         self.objects[id].handle.clone()
     }
 
-    /// Returns the names of a directory, or why there are none.
+    /// Returns the names of a directory, or the error of a lookup in it.
     fn names(&mut self, id: usize) -> Result<&mut BTreeMap<String, usize>, Nfsstat3> {
         match &mut self.objects[id].content {
             Content::Dir(names) => Ok(names),
@@ -137,7 +137,7 @@ impl Model {
         matches!(&self.objects[id].content, Content::Dir(names) if names.is_empty())
     }
 
-    /// Returns true if an object is a directory or in it.
+    /// Returns true if an object is a directory or inside it.
     fn is_within(&self, id: usize, dir: usize) -> bool {
         id == dir
             || match &self.objects[dir].content {
@@ -146,7 +146,7 @@ impl Model {
             }
     }
 
-    /// Returns how many names an object has.
+    /// Returns the number of names of an object.
     fn links(&self, id: usize) -> usize {
         let mut links = 0;
         for object in &self.objects {
@@ -157,7 +157,7 @@ impl Model {
         links
     }
 
-    /// Lets an object go that has no name.
+    /// Removes an object that has no name.
     fn release(&mut self, id: usize) {
         if self.links(id) == 0 {
             self.objects[id].content = Content::Gone;
@@ -472,7 +472,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_server_does_what_the_model_does() {
+fn a_server_matches_the_model() {
     let random = std::collections::hash_map::RandomState::new().hash_one(0);
     let seed = setting("NFS_MODEL_SEED").unwrap_or(random) | 1;
     println!("NFS_MODEL_SEED={seed}");

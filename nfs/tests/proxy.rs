@@ -1,9 +1,9 @@
 //! A proxy that cuts its connections at random, for the jobs of `tests/vm` in which Linux's client
-//! has to send its calls again: `proxy LISTEN TARGET FROM SHORTEST LONGEST`, the latter two in
-//! milliseconds between cuts.
+//! must retransmit its calls: `proxy LISTEN TARGET FROM SHORTEST LONGEST`. The last two arguments
+//! limit the time between cuts, in milliseconds.
 //!
-//! It connects to the target from the port that its client has, at the address FROM: a reply cache
-//! knows a client that connects again. Without arguments it tests itself.
+//! It connects to the target from the port of its client, at the address FROM, so that a reply
+//! cache recognizes a client that reconnects. Without arguments it tests itself.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -24,7 +24,7 @@ async fn dial(target: SocketAddr, from: SocketAddr) -> io::Result<TcpStream> {
     socket.connect(target).await
 }
 
-/// Carries a connection until it ends or is cut.
+/// Forwards a connection until it ends or is cut.
 async fn carry(
     mut client: TcpStream,
     (target, from): (SocketAddr, SocketAddr),
@@ -39,13 +39,13 @@ async fn carry(
         _ = cuts.changed() => {}
     }
     for stream in [&client, &server] {
-        // Both ends are reset, and the port is free at once.
+        // Both ends are reset, so that the port is free at once.
         stream.set_zero_linger()?;
     }
     Ok(())
 }
 
-/// Cuts all connections, again and again, after times between two in milliseconds.
+/// Cuts all connections repeatedly, at random intervals between two limits in milliseconds.
 async fn cut_at_random(cut: watch::Sender<u64>, [shortest, longest]: [u64; 2]) {
     let random = RandomState::new();
     for number in 1.. {
@@ -56,7 +56,7 @@ async fn cut_at_random(cut: watch::Sender<u64>, [shortest, longest]: [u64; 2]) {
     }
 }
 
-/// Accepts connections, and carries them until they are cut.
+/// Accepts connections, and forwards them until they are cut.
 async fn run(listener: TcpListener, target: SocketAddr, from: IpAddr, cuts: watch::Receiver<u64>) {
     loop {
         let Ok((client, peer)) = listener.accept().await else {
@@ -64,7 +64,7 @@ async fn run(listener: TcpListener, target: SocketAddr, from: IpAddr, cuts: watc
         };
         let from = SocketAddr::new(from, peer.port());
         let mut cuts = cuts.clone();
-        // What was cut before does not count.
+        // Earlier cuts do not count.
         cuts.mark_unchanged();
         tokio::spawn(async move {
             if let Err(error) = carry(client, (target, from), cuts).await {
@@ -74,7 +74,7 @@ async fn run(listener: TcpListener, target: SocketAddr, from: IpAddr, cuts: watc
     }
 }
 
-/// What goes in comes out, from the same port, until both ends are reset.
+/// Data pass through unchanged, from the same port, until both ends are reset.
 async fn test_itself() {
     let target = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,7 +102,7 @@ async fn test_itself() {
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // The tests of a package may get options of libtest.
+    // cargo may pass options of libtest to the tests of a package.
     let [listen, target, from, shortest, longest] = arguments[..] else {
         let tested = timeout(Duration::from_secs(30), test_itself());
         tested.await.expect("hangs");

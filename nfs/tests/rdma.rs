@@ -1,5 +1,5 @@
-//! The service over RDMA, with the software fabric: data that RFC 8267, section 4, lets move by
-//! chunks, and long replies.
+//! The service over RDMA, with the software fabric: the DDP-eligible data of RFC 8267, section 4,
+//! in chunks, and long replies.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "backends/mod.rs"]
@@ -88,7 +88,7 @@ async fn create(nfs: &Nfs, dir: &[u8], name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn data_of_any_length_goes_there_and_back() {
+fn data_of_any_length_round_trip() {
     over_rdma(async |nfs, root| {
         let file = create(nfs, root, "file").await;
         for len in [0, 1, 3, 4, 1000, 4096, 4097, 131_072, 131_075, 1 << 20] {
@@ -104,7 +104,7 @@ fn data_of_any_length_goes_there_and_back() {
                 panic!("fails");
             };
             assert_eq!(ok.count, len);
-            // More is offered than is there, and less.
+            // READ requests more than the file has, and less.
             for count in [len, len + 100, len / 2] {
                 let args = Read3args {
                     file: fh(&file),
@@ -138,7 +138,7 @@ fn a_failed_read_leaves_its_chunk_unused() {
 }
 
 #[test]
-fn paths_of_symbolic_links_move_too() {
+fn symbolic_link_paths_use_chunks() {
     over_rdma(async |nfs, root| {
         for len in [1, 100, 4000] {
             let (name, path) = (format!("link-{len}"), vec![b'x'; len]);
@@ -169,7 +169,7 @@ fn paths_of_symbolic_links_move_too() {
 }
 
 #[test]
-fn a_long_directory_comes_in_long_replies() {
+fn a_long_directory_needs_long_replies() {
     over_rdma(async |nfs, root| {
         for at in 0..300 {
             create(nfs, root, &format!("file-{at}")).await;

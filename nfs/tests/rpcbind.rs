@@ -1,4 +1,4 @@
-//! Registration at an rpcbind of each version, over TCP: RFC 1833.
+//! Registration with an rpcbind of each version, over TCP (RFC 1833).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindError, RpcbindTransport};
 /// A program, a version and a netid.
 type Key = (u32, u32, String);
 
-/// An rpcbind of some versions, which reads the bytes that RFC 1833 and RFC 5531 define.
+/// An rpcbind with some versions, which parses the bytes as RFC 1833 and RFC 5531 define them.
 #[derive(Clone)]
 struct Fake {
     versions: &'static [u32],
@@ -36,7 +36,7 @@ impl Words<'_> {
     }
 }
 
-/// Reads a call, which is one fragment.
+/// Reads a call, which is a single fragment.
 fn read_call(stream: &mut TcpStream) -> Vec<u8> {
     let mut mark = [0; 4];
     stream.read_exact(&mut mark).unwrap();
@@ -54,7 +54,7 @@ impl Fake {
         }
     }
 
-    /// Starts to serve, and returns how it is called.
+    /// Starts to serve, and returns a client of it.
     fn start(&self) -> Rpcbind {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let rpcbind = Rpcbind::at(listener.local_addr().unwrap());
@@ -74,7 +74,7 @@ impl Fake {
         let mut call = Words(call);
         let words: Vec<_> = (0..10).map(|_| call.word()).collect();
         let (xid, version, procedure) = (words[0], words[4], words[5]);
-        // A call of version 2 of RPC, the program, and neither credential nor verifier.
+        // A call of RPC version 2 to the program, with empty credential and verifier.
         assert_eq!((words[1], words[2], words[3]), (0, 2, 100_000));
         assert_eq!(words[6..], [0; 4]);
         let mut reply: Vec<u8> = [xid, 1, 0, 0, 0].map(u32::to_be_bytes).concat();
@@ -134,7 +134,7 @@ fn entry(program: u32, transport: RpcbindTransport, address: &str) -> RpcbindEnt
     }
 }
 
-/// NFS over TCP of both families and over RDMA.
+/// NFS over TCP with both address families, and over RDMA.
 fn three() -> [RpcbindEntry; 3] {
     [
         entry(100_003, RpcbindTransport::Tcp, "0.0.0.0:2049"),
@@ -149,7 +149,7 @@ fn servers_are_registered_and_removed_by_versions_4_and_3() {
         let fake = Fake::new(versions);
         let rpcbind = fake.start();
         rpcbind.register(&three()).unwrap();
-        // A server that was killed is started again.
+        // A killed server is started again.
         rpcbind.register(&three()).unwrap();
         let expected = [
             "100003 3 rdma 0.0.0.0.78.81",
@@ -163,7 +163,7 @@ fn servers_are_registered_and_removed_by_versions_4_and_3() {
 }
 
 #[test]
-fn the_port_mapper_has_tcp_of_ipv4_alone() {
+fn the_port_mapper_supports_only_tcp_over_ipv4() {
     let fake = Fake::new(&[2]);
     let rpcbind = fake.start();
     let [tcp, tcp6, rdma] = three();
@@ -176,7 +176,7 @@ fn the_port_mapper_has_tcp_of_ipv4_alone() {
             matches!(failed, Err(RpcbindError::Protocol(_))),
             "{failed:?}"
         );
-        // All or none.
+        // All or nothing.
         assert_eq!(fake.all(), ["100003 3 tcp port 2049"]);
     }
     rpcbind.remove(&[tcp]);
@@ -184,7 +184,7 @@ fn the_port_mapper_has_tcp_of_ipv4_alone() {
 }
 
 #[test]
-fn a_program_of_another_server_stays_registered() {
+fn another_servers_program_stays_registered() {
     let fake = Fake::new(&[2, 3, 4]);
     let rpcbind = fake.start();
     let other = entry(100_005, RpcbindTransport::Tcp, "0.0.0.0:20048");
@@ -200,17 +200,17 @@ fn a_program_of_another_server_stays_registered() {
     assert_eq!(fake.all(), ["100005 3 tcp 0.0.0.0.78.80"]);
 }
 
-/// Peers that are no rpcbind end the call, and take no more memory than a reply has.
+/// Peers that are not an rpcbind end the call, and use no more memory than a reply.
 #[test]
-fn what_is_no_reply_is_an_error() {
+fn malformed_replies_are_errors() {
     let accepted = [1, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
     let replies: [Vec<u8>; 7] = [
-        // Nothing, a cut record, one of 2^31-1 bytes, and an empty fragment.
+        // Nothing, a truncated record, one of 2^31-1 bytes, and an empty fragment.
         vec![],
         vec![0x80, 0, 0, 8, 0],
         vec![0xff; 4],
         vec![0; 4],
-        // Another call's reply, a call, and a boolean of 7.
+        // The reply to another call, a call, and a boolean of 7.
         [vec![0x80, 0, 0, 24], vec![0; 24]].concat(),
         [vec![0x80, 0, 0, 8, 0, 0, 0, 1], vec![0; 4]].concat(),
         [vec![0x80, 0, 0, 28], accepted, vec![0, 0, 0, 7]].concat(),
@@ -221,7 +221,7 @@ fn what_is_no_reply_is_an_error() {
         let shown = format!("{reply:?}");
         let peer = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // The whole call, so that closing resets nothing.
+            // Read the whole call, so that closing does not reset the connection.
             read_call(&mut stream);
             stream.write_all(&reply).unwrap();
         });

@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# What the scripts of this folder share.
+# Shared by the scripts of this folder.
 
 # shellcheck source=../packages.bash
 . "$here/../packages.bash"
 
-# $1: a folder, packed into the archive $2. Not compressed: an emulated machine would take longer for it.
+# $1: a folder, which is packed into the archive $2. It is not compressed, because an emulated
+# machine would take longer.
 pack() {
     (cd "$1" && find . -mindepth 1 -print0 | LC_ALL=C sort -z | cpio --quiet -0 -o -H newc -R 0:0) >"$2"
 }

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# One machine: what it boots and how it tells.
+# One machine: its boot files and its output.
 #
-# Its console is a serial port, for the kernel and for what init has to complain of. What it prints and what it reports go
-# by two ports of their own, so that no message of the kernel comes between.
+# The console is a serial port, for the kernel and for errors of init. Output and reports use two
+# separate ports, so that no kernel message is mixed into them.
 
-# What a set-up needs, from the cache: sets setup, device, kernel, programs and more_archives.
+# Gets the cached files of a set-up: sets setup, device, kernel, programs and more_archives.
 prepare() {
     setup=$1
     device=${setup%%-*}0
@@ -17,8 +17,9 @@ prepare() {
     fi
 }
 
-# $1: a folder of the guest's own files, $2: `run_command` or `run_job`, $3: the jobs, each a line with its limit in seconds;
-# $4 and $5: a network device and its address, where they are not those that lead nowhere.
+# $1: a folder of the guest's own files, $2: `run_command` or `run_job`, $3: the jobs, each a line
+# with its limit in seconds; $4 and $5: a network device and its address, if they differ from the
+# default ones, which are connected to nothing.
 settings() {
     mkdir -p "$1/tests"
     cp -r "$here/guest" "$1/tests/guest"
@@ -43,21 +44,22 @@ command_job() {
     chmod +x "$job"
 }
 
-# Adds files to a folder of the guest's, with the libraries that they need and the guest lacks.
+# Adds files to a folder of the guest, with the needed libraries that the guest lacks.
 add_files() {
     local into=$1 file library
     shift
     mkdir -p "$into/tests"
     for file in "$@"; do
         cp -L "$file" "$into/tests/"
-        # A script has none.
+        # A script has no libraries.
         while read -r library; do
             grep -qxF "$(in_usr "$library")" "$programs/files" || install -D "$library" "$into$(in_usr "$library")"
         done < <(ldd "$file" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }')
     done
 }
 
-# Where a library stands in the guest, whose /lib is a link: an archive with a folder of that name would replace it.
+# Prints the path of a library in the guest, whose /lib is a link: an archive with a folder of that
+# name would replace it.
 in_usr() {
     case $1 in
     /lib*) echo "/usr$1" ;;
@@ -65,11 +67,12 @@ in_usr() {
     esac
 }
 
-# $1: a machine's folder, with what is its own in `guest`. Boots it until it stops or $2 seconds have passed; what follows is
-# for qemu. Its output goes to standard output; `console` and `report` in the folder keep the rest.
+# $1: a machine's folder, with its own files in `guest`. Runs the machine until it stops or $2
+# seconds have passed; further arguments are for qemu. The output goes to standard output; `console`
+# and `report` in the folder contain the rest.
 #
-# Emulated, as hardware virtualisation may be absent, or present and hang. The guest would distrust the clocks of emulated
-# processors, which are the host's.
+# The machine is emulated, as hardware virtualisation may be absent, or present and hang. The guest
+# would distrust the clocks of emulated processors, which are the host's.
 boot() {
     local folder=$1 limit=$2 status=0 reader machine
     shift 2
@@ -88,15 +91,15 @@ boot() {
         -chardev "file,id=report,path=$folder/report" -device virtserialport,chardev=report,name=report \
         "$@" </dev/null >&2 &
     machine=$!
-    # In the background, so that this script can be interrupted; bash would say how it ended.
+    # It runs in the background, so that this script can be interrupted; bash would report its end.
     wait "$machine" 2>/dev/null || status=$?
-    # Had it not started, nothing would have opened the pipe.
+    # If qemu had not started, nothing would have opened the pipe.
     : <>"$folder/output"
     wait "$reader"
     return "$status"
 }
 
-# Whether a machine came to its end. One that did not has something on its console.
+# Succeeds if a machine has stopped regularly. Otherwise its console has messages.
 ended() {
     grep -qx end "$1/report" 2>/dev/null && return
     echo "tests/vm: $setup hung or stopped; the end of its console:" >&2
@@ -104,13 +107,13 @@ ended() {
     return 1
 }
 
-# Ends the machine of a folder at once, as a loss of power would.
+# Kills the machine of a folder at once, like a loss of power.
 kill_machine() {
     kill -KILL "$(cat "$1/pid")"
     rm "$1/pid"
 }
 
-# Ends all machines that are left in the folder $1: qemu removes the file when it ends by itself.
+# Kills all remaining machines in the folder $1: qemu removes the file when it ends regularly.
 kill_machines() {
     local pid
     while read -r pid; do

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Two machines on one network, a server in one and a client in the other; one is killed, as by a loss of power, and the other
-# goes on.
+# Two machines on one network, with a server in one and a client in the other. One is killed, like
+# by a loss of power, and the other continues.
 
-# $1: its name, $2: its address, then the command that it runs. What it says goes to the file `said` in its folder.
+# $1: its name, $2: its address, then its command. The output goes to the file `said` in its folder.
 machine() {
     local folder=$work/pair/$1 address=$2 other=client
     [ "$1" = client ] && other=server
@@ -12,13 +12,14 @@ machine() {
     settings "$folder/guest" run_command "command $pair_limit" eth0 "$address"
     add_files "$folder/guest" "$work/tests/rpcrdma"
     command_job "$folder/guest" "$@"
-    # Datagrams, so that either may come and go.
+    # The network uses datagrams, so that either machine may stop and start.
     boot "$folder" $((pair_limit + 60)) -device "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:00:00:0${address##*.}" \
         -netdev "dgram,id=net,local.type=unix,local.path=$folder/net,remote.type=unix,remote.path=$work/pair/$other/net" \
         >"$folder/said"
 }
 
-# Until the machine $1 has said what the pattern $2 describes at least $3 times, or $4 seconds have passed.
+# Waits until the output of machine $1 matches the pattern $2 at least $3 times, or $4 seconds have
+# passed.
 says() {
     local tries
     for ((tries = 0; tries < $4 * 5; tries++)); do
@@ -48,14 +49,14 @@ pair() {
     prepare rxe-6.1
     echo "==== pair: Linux $(cat "$kernel/version")"
     mkdir -p "$work/pair"
-    { server_is_killed && client_is_killed; } || check "the machines do what they are to do" false
+    { server_is_killed && client_is_killed; } || check "the machines behave as expected" false
     kill_machines "$work/pair"
     echo "==== pair: ${sums[0]} passed, ${sums[1]} failed ($((SECONDS - start)) s)"
     passed=$((passed + sums[0]))
     failed=$((failed + sums[1]))
 }
 
-# Sets $started, which can be waited for.
+# Sets $started, for `wait`.
 start() {
     rm -f "$work/pair/$1/said"
     machine "$@" &
@@ -63,19 +64,21 @@ start() {
 }
 
 serve() { start server 10.9.8.1 ./rpcrdma serve --device rxe0 --bind 10.9.8.1:20049; }
-# $1: calls, $2: the time from one to the next. Each has two minutes, which is more than it takes a machine to come back.
+# $1: the number of calls, $2: the interval. Each call has a timeout of two minutes, which is longer
+# than the restart of a machine.
 ping() {
     start client 10.9.8.2 ./rpcrdma ping --device rxe0 --connect 10.9.8.1:20049 --count "$1" --interval "$2" --timeout 2m
 }
 
-# Answers that a client has got: each is a line.
+# Counts the answers to a client: each is a line.
 answer='bytes from'
 
 server_is_killed() {
     local client
     serve
     says server '^serving at' 1 120 || return
-    # One after the other: so one is under way when the server goes, which may have taken it already.
+    # The calls are sequential: one is in flight when the server is killed, which may have received
+    # it already.
     ping 2000 0
     client=$started
     says client "$answer" 30 120 || return
@@ -84,13 +87,13 @@ server_is_killed() {
     serve
     says server '^serving at' 1 120 || return
     wait "$client" || true
-    # All that is no answer: what became of the connection, and why a call failed.
+    # All other lines: the events of the connection, and the errors of calls.
     grep -v "$answer" "$work/pair/client/said"
-    check "every call is answered, once the server is back" all_answered 2000
-    check "the client connected again" [ "$(last_count connections)" -ge 2 ]
+    check "every call is answered after the restart of the server" all_answered 2000
+    check "the client reconnected" [ "$(last_count connections)" -ge 2 ]
 }
 
-# The server of the first goes on.
+# The server of the first part continues.
 client_is_killed() {
     ping 1000 100ms
     says client "$answer" 30 120 || return
@@ -98,13 +101,13 @@ client_is_killed() {
     ping 100 100ms
     wait "$started" || true
     grep -v "$answer" "$work/pair/client/said"
-    check "the server serves the client that comes after one that was killed" all_answered 100
+    check "the server serves a client after another was killed" all_answered 100
     says server '^0 connections' 3 120 || return
     tail -n 3 "$work/pair/server/said"
-    check "the server has let go of the one that was killed" true
+    check "the server has dropped the killed client" true
 }
 
 all_answered() { grep -q "^$1 calls: $1 answered, 0 failed" "$work/pair/client/said"; }
 
-# A number in the last line that the client says.
+# Prints a number in the last line of the client's output.
 last_count() { tail -n 1 "$work/pair/client/said" | sed -n "s/.*[^0-9]\([0-9]*\) $1.*/\1/p"; }

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# The suite: what is built for it, the jobs that the guest runs, and what became of them.
+# The suite: its programs, the jobs that the guest runs, and their results.
 
-# How long `load` and `cuts` put the device under load, in seconds.
+# How many seconds `load` and `cuts` use the device.
 load_seconds=${RPCRDMA_LOAD_SECONDS:-30}
 
-# In which set-ups the kernel mounts the NFS server: it takes minutes.
+# The set-ups in which the kernel mounts the NFS server, which takes minutes.
 mount_setups=${RPCRDMA_MOUNT_SETUPS:-rxe-6.1}
 
-# Names of scripts in guest/jobs, and how many seconds each may take.
+# The names of scripts in guest/jobs, and their time limits in seconds.
 jobs=(
     "conformance 180"
     "transport 120"
@@ -31,7 +31,7 @@ jobs=(
     "iwarp_mount 300"
 )
 
-# The test programs that the jobs run, beside the command `rpcrdma`.
+# The test programs that the jobs run, in addition to the command `rpcrdma`.
 test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 proxy rping_peer)
 
 # Builds the test programs and the command into the folder $1, under their names.
@@ -41,7 +41,7 @@ build() {
     mkdir -p "$1"
     ln -s "$("$here/image" fsx)/fsx" "$1/fsx"
     rustc -O --edition 2024 -o "$1/files" "$here/guest/files.rs"
-    # A tree of files to unpack.
+    # A file tree to unpack.
     tar -cf "$1/sources.tar" -C "$here/../.." nfs
     built "${test_programs[@]/#/--test=}" >"$work/built"
     while read -r file; do
@@ -53,7 +53,7 @@ build() {
     done
 }
 
-# Builds, in the profile `ci`, and prints where the programs are.
+# Builds in the profile `ci`, and prints the paths of the programs.
 built() {
     (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-nfs -p rpcrdma-cli \
         --features rpcrdma-cli/ibverbs,rpcrdma-nfs/ibverbs,rpcrdma-nfs/nfs4,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
@@ -65,12 +65,12 @@ suite() {
     prepare "$1"
     for name in "${jobs[@]}"; do
         [[ $name != mount* || $name == mount_cuts* || " $mount_setups " == *" $1 "* ]] || continue
-        # There a connection over RDMA is one of TCP.
+        # With siw, a connection over RDMA uses TCP.
         [[ $name != mount_cuts* || $1 == siw* ]] || continue
-        # It measures: with `.ci/long machines`, or by its name.
+        # This job measures: it runs with `.ci/long machines`, or if it is named.
         [[ $name != nfs_compare* || " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_COMPARE-}" == *nfs_compare* ]] || continue
         [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
-        # With Linux's iWARP as the peer.
+        # This job needs Linux's iWARP as the peer.
         [[ $name != iwarp* || $1 == siw* ]] || continue
         chosen+=("$name")
         limit=$((limit + ${name##* } + 30))
@@ -86,7 +86,7 @@ suite() {
     failed=$((failed + sums[1]))
 }
 
-# Sums of a report. A job without a line in it did not end, and failed.
+# Sums the results of a report. A job without a line in it did not end, and has failed.
 sum() {
     printf '%s\n' "${chosen[@]}" | awk '
         NR == FNR { if ($1 == "job") { done[$2] = 1; passed += $3; failed += $4 }; next }

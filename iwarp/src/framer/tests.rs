@@ -1,4 +1,4 @@
-//! What takes 2^32 messages from outside.
+//! Tests that would take 2^32 messages through the public API.
 
 use super::*;
 use crate::{

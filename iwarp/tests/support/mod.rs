@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Code that the tests share.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -73,7 +73,7 @@ impl Placement for Memory {
     }
 }
 
-/// Takes `input` as one read of the socket. Returns the events.
+/// Processes `input` like one read of the socket. Returns the events.
 pub(crate) fn feed(
     receiver: &mut FpduReceiver,
     memory: &mut Memory,
@@ -103,15 +103,15 @@ pub(crate) fn feed(
     }
 }
 
-/// Frames a message, and returns the bytes of the stream. `request` is not looked at.
+/// Frames a message, and returns the bytes of the stream. `request` is ignored.
 pub(crate) fn send(framer: &mut Framer, mut message: OutgoingMessage, payload: &[u8]) -> Vec<u8> {
-    // Two slices, so that segments cross their border.
+    // There are two slices, so that segments cross their boundary.
     let (first, second) = payload.split_at(payload.len() / 3);
     while framer.push_segment(&mut message, &[first, second]) == Ok(false) {}
     drain(framer, payload)
 }
 
-/// Returns all bytes of the framer.
+/// Returns all outgoing bytes of the framer.
 pub(crate) fn drain(framer: &mut Framer, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for piece in framer.pieces() {

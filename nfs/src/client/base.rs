@@ -1,4 +1,4 @@
-//! The client, and what its operations have in common.
+//! The client, and the code that its operations share.
 
 use oncrpc::xdr::{Error as XdrError, ErrorKind, Text};
 use oncrpc::{
@@ -15,7 +15,7 @@ use crate::nfs3::{Diropargs3, Fattr3, Fsinfo3args};
 /// A client of an NFSv3 server.
 ///
 /// Its operations are the procedures of RFC 1813, section 3.3, and some that make several calls.
-/// Any number of them may be in flight at once. See the [module](super) for an example.
+/// Any number of them can be in flight at once. See the [module](super) for an example.
 #[derive(Clone, Debug)]
 pub struct Client<T> {
     pub(super) stubs: Stubs<T>,
@@ -23,22 +23,22 @@ pub struct Client<T> {
     pub(super) limits: TransferLimits,
 }
 
-/// How many bytes one call transfers at most, and how many calls an operation has in flight.
+/// The maximum bytes of one call, and the maximum calls that one operation has in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TransferLimits {
-    /// The most bytes of a READ.
+    /// The maximum bytes of a READ.
     pub read: u32,
-    /// The most bytes of a WRITE.
+    /// The maximum bytes of a WRITE.
     pub write: u32,
-    /// The most bytes of a part of a directory.
+    /// The maximum bytes of one READDIR or READDIRPLUS reply.
     pub listing: u32,
-    /// The most READs or WRITEs that one operation has in flight.
+    /// The maximum READs or WRITEs that one operation has in flight.
     pub depth: usize,
 }
 
 impl TransferLimits {
-    /// What a client transfers at most, however much the server would.
+    /// The default limits, even if the server allows more.
     pub const DEFAULT: Self = Self {
         read: 1 << 20,
         write: 1 << 20,
@@ -46,7 +46,7 @@ impl TransferLimits {
         depth: 4,
     };
 
-    /// Cuts the limits to those of a server.
+    /// Reduces the limits to those of a server.
     fn cut(self, info: &Fsinfo3resok) -> Result<Self, ClientError> {
         if info.rtmax == 0 || info.wtmax == 0 {
             return Err(fault::<Fsinfo>(ProtocolFault::NoLimit));
@@ -54,7 +54,7 @@ impl TransferLimits {
         Ok(Self {
             read: self.read.clamp(1, info.rtmax),
             write: self.write.clamp(1, info.wtmax),
-            // It is what the server prefers: other values work, too.
+            // This is the size that the server prefers; other sizes work, too.
             listing: info
                 .dtpref
                 .clamp(MIN_LISTING, self.listing.max(MIN_LISTING)),
@@ -63,12 +63,12 @@ impl TransferLimits {
     }
 }
 
-/// A part of a directory has room for an entry with the longest name.
+/// The minimum size of a listing reply: room for an entry with the longest name.
 const MIN_LISTING: u32 = 4096;
 
 impl<T: AsyncTransport> Client<T> {
-    /// Creates a client for the file system that has a root: [`mount`](super::mount) returns its
-    /// handle. Asks the server for its limits (FSINFO).
+    /// Creates a client for the file system with this root, whose handle [`mount`](super::mount)
+    /// returns. Asks the server for its limits (FSINFO).
     ///
     /// # Errors
     /// Fails as FSINFO does.
@@ -80,7 +80,7 @@ impl<T: AsyncTransport> Client<T> {
         Self::with_limits(transport, options, root, TransferLimits::DEFAULT).await
     }
 
-    /// Does as [`new`](Self::new), with limits that the server's limits cut.
+    /// Works as [`new`](Self::new), with limits that the server's limits can reduce.
     ///
     /// # Errors
     /// Fails as FSINFO does.
@@ -100,14 +100,14 @@ impl<T: AsyncTransport> Client<T> {
         })
     }
 
-    /// Returns an error of a call that can't be encoded.
+    /// Returns the error of a call that cannot be encoded.
     fn not_encoded<P: Method>(&self) -> ClientError {
         let kind = CallErrorKind::Encode(XdrError::new(ErrorKind::TooLong, 0));
         let peer = self.stubs.transport().peer();
         CallError::new(ProcedureId::of::<P>(), peer, kind, Execution::NotExecuted).into()
     }
 
-    /// Returns a name in a directory, which the server checks.
+    /// Returns a name in a directory. The server checks the name.
     pub(super) fn place<'a, P: Method>(
         &self,
         dir: &'a FileHandle,
@@ -126,21 +126,21 @@ impl<T> Client<T> {
         &self.root
     }
 
-    /// Returns the limits, cut to those of the server.
+    /// Returns the limits, reduced to those of the server.
     #[must_use]
     pub const fn limits(&self) -> &TransferLimits {
         &self.limits
     }
 
-    /// Returns the generated client, for results that the operations leave out, such as weak cache
-    /// consistency data.
+    /// Returns the generated client, which gives access to results that the operations leave out,
+    /// such as weak cache consistency data.
     #[must_use]
     pub const fn stubs(&self) -> &Stubs<T> {
         &self.stubs
     }
 }
 
-/// Returns an error of a reply that is not what it may be.
+/// Returns the error of a reply that violates the protocol.
 pub(super) fn fault<P: Method>(fault: ProtocolFault) -> ClientError {
     ClientError::Protocol {
         procedure: P::NAME,
@@ -148,7 +148,7 @@ pub(super) fn fault<P: Method>(fault: ProtocolFault) -> ClientError {
     }
 }
 
-/// Returns the attributes that a server returned, if it did.
+/// Returns the attributes, if the server returned any.
 pub(super) fn attributes(returned: PostOpAttr) -> Option<Fattr3> {
     match returned {
         PostOpAttr::True(attributes) => Some(*attributes),

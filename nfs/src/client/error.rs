@@ -1,4 +1,4 @@
-//! Why an operation failed.
+//! Errors of the client's operations.
 
 use std::error::Error;
 use std::fmt;
@@ -8,23 +8,23 @@ use oncrpc::{CallError, Execution};
 use crate::mount3::Mountstat3;
 use crate::nfs3::Nfsstat3;
 
-/// Why an operation of a [`Client`](super::Client) failed. The status of the server and the failure
-/// of the RPC are kept apart.
+/// The error of an operation of a [`Client`](super::Client). A status of the server and a failure
+/// of the RPC are separate variants.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The server answered with a status.
+    /// The server replied with an error status.
     Status {
         /// The procedure, such as `NFSPROC3_READ`.
         procedure: &'static str,
-        /// The status: never `Ok`.
+        /// The status; never `Ok`.
         status: Nfsstat3,
     },
     /// The server does not let the client mount the path.
     Mount(Mountstat3),
-    /// There is no reply that can be decoded.
+    /// There is no decodable reply.
     Rpc(CallError),
-    /// The bytes reach beyond the last offset that a file can have. Nothing was sent.
+    /// The range reaches beyond the last offset that a file can have. Nothing was sent.
     Offset,
     /// The reply contradicts the call, or another reply.
     Protocol {
@@ -39,24 +39,24 @@ pub enum ClientError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ProtocolFault {
-    /// READ returns more bytes than it was asked for, or not as many as it says.
+    /// READ returns more bytes than requested, or its count differs from its data.
     Count,
-    /// READ returns no byte and does not say that the file ends, or WRITE takes no byte.
+    /// READ returns no bytes and no end of file, or WRITE accepts no bytes.
     NoProgress,
-    /// WRITE is less stable than it was asked for.
+    /// WRITE is less stable than requested.
     Stability,
-    /// FSINFO names a limit of 0 bytes.
+    /// FSINFO returns a limit of 0 bytes.
     NoLimit,
-    /// A directory returns no entry and does not end, or comes back to a cookie that it had before.
+    /// A directory returns no entries and no end, or repeats a cookie.
     Cookies,
-    /// A directory returns a name that no directory has: empty, or with `/` or NUL.
+    /// A directory returns an invalid name: empty, or with `/` or NUL.
     Name,
     /// The write verifier changes each time that the client writes the bytes again.
     Verifier,
 }
 
 impl ClientError {
-    /// Returns the status of the server, if it answered with one.
+    /// Returns the status of the server, if it replied with one.
     #[must_use]
     pub fn status(&self) -> Option<Nfsstat3> {
         match self {
@@ -82,7 +82,7 @@ impl fmt::Display for ClientError {
             Self::Status { procedure, status } => write!(f, "{procedure}: {}", status.name()),
             Self::Mount(status) => write!(f, "MOUNTPROC3_MNT: {}", status.name()),
             Self::Rpc(error) => error.fmt(f),
-            Self::Offset => f.write_str("the bytes reach beyond the last offset of a file"),
+            Self::Offset => f.write_str("the range reaches beyond the last offset of a file"),
             Self::Protocol { procedure, fault } => write!(f, "{procedure}: {fault}"),
         }
     }
@@ -91,13 +91,13 @@ impl fmt::Display for ClientError {
 impl fmt::Display for ProtocolFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Count => "the server returns another count of bytes than it may",
+            Self::Count => "the server returns an invalid count of bytes",
             Self::NoProgress => "the server transfers no bytes, and the file does not end",
-            Self::Stability => "the server wrote less stably than it was asked to",
-            Self::NoLimit => "the server takes 0 bytes at most",
-            Self::Cookies => "the server lists a directory without an end",
-            Self::Name => "the server returns a name that no directory has",
-            Self::Verifier => "the server loses what is written, again and again",
+            Self::Stability => "the server wrote less stably than requested",
+            Self::NoLimit => "the server has a limit of 0 bytes",
+            Self::Cookies => "the server returns an endless directory",
+            Self::Name => "the server returns an invalid name",
+            Self::Verifier => "the server repeatedly loses written data",
         })
     }
 }

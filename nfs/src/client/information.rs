@@ -1,4 +1,4 @@
-//! Attributes, permissions, and what a file system is.
+//! Attributes, access rights, and properties of the file system.
 
 use oncrpc::{AsyncTransport, ReplyLimits};
 
@@ -12,8 +12,8 @@ use crate::nfs3::{
     Readlink3args, Sattr3, Sattrguard3, Setattr3args,
 };
 
-/// The most bytes of the path of a symbolic link: PATH_MAX of Linux. RDMA needs a bound, and
-/// RFC 1813 has none.
+/// The maximum bytes of the path of a symbolic link: PATH_MAX of Linux. RDMA needs a bound, and RFC
+/// 1813 has none.
 const MAX_LINK: u32 = 4096;
 
 /// The bytes of READLINK's results without the path: status, attributes, and a length.
@@ -30,8 +30,8 @@ impl<T: AsyncTransport> Client<T> {
         Ok(ok.obj_attributes)
     }
 
-    /// Sets attributes (SETATTR): with a `guard`, only if it is the object's ctime, else the status
-    /// is NFS3ERR_NOT_SYNC. Returns the attributes, if the server does.
+    /// Sets attributes (SETATTR). With a `guard` that differs from the object's ctime, the status
+    /// is NFS3ERR_NOT_SYNC. Returns the new attributes, if the server does.
     ///
     /// # Errors
     /// Fails as SETATTR does.
@@ -63,7 +63,7 @@ impl<T: AsyncTransport> Client<T> {
         Ok(ok.access & rights)
     }
 
-    /// Returns the path of a symbolic link (READLINK). Over RDMA it has at most 4096 bytes.
+    /// Returns the path of a symbolic link (READLINK): at most 4096 bytes over RDMA.
     ///
     /// # Errors
     /// Fails as READLINK does.
@@ -75,7 +75,7 @@ impl<T: AsyncTransport> Client<T> {
         Ok(ok.data.as_bytes().to_vec())
     }
 
-    /// Returns how full the file system is (FSSTAT).
+    /// Returns the used and free space of the file system (FSSTAT).
     ///
     /// # Errors
     /// Fails as FSSTAT does.
@@ -93,7 +93,7 @@ impl<T: AsyncTransport> Client<T> {
         })
     }
 
-    /// Returns what the file system can do (FSINFO).
+    /// Returns the capabilities of the file system (FSINFO).
     ///
     /// # Errors
     /// Fails as FSINFO does.
@@ -110,7 +110,7 @@ impl<T: AsyncTransport> Client<T> {
         })
     }
 
-    /// Returns limits (PATHCONF).
+    /// Returns the POSIX limits (PATHCONF).
     ///
     /// # Errors
     /// Fails as PATHCONF does.

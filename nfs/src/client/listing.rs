@@ -1,4 +1,4 @@
-//! READDIR and READDIRPLUS: the entries of a directory, part by part.
+//! READDIR and READDIRPLUS: a directory is read in several calls.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use crate::nfs3::nfs_program::nfs_v3::{Readdir, Readdirplus};
 use crate::nfs3::owned::{Entry3Item, Entryplus3Item, PostOpFh3};
 use crate::nfs3::{Readdir3args, Readdirplus3args};
 
-/// What a reply may have beyond the bytes that were asked for: servers do not count alike.
+/// The bytes that a reply may have beyond the requested count: servers count differently.
 const REPLY_SLACK: u64 = 1024;
 
-/// A directory, part by part: [`Client::read_dir`] and [`Client::read_dir_plus`] return it. It
-/// takes a constant amount of memory for however many entries.
+/// The entries of a directory, read in several calls: [`Client::read_dir`] and
+/// [`Client::read_dir_plus`] return it. Its memory does not depend on the number of entries.
 pub struct DirectoryStream<'c, T> {
     client: &'c Client<T>,
     dir: FileHandle,
@@ -26,20 +26,20 @@ pub struct DirectoryStream<'c, T> {
     cookie: u64,
     verifier: [u8; 8],
     is_done: bool,
-    circle: Circle,
+    cycle: CycleDetector,
 }
 
-/// Finds out that a server comes back to a cookie, in constant memory (Brent's algorithm): it
-/// compares each cookie with one of before, which is replaced ever more seldom.
-struct Circle {
+/// Detects a server whose cookies form a cycle, in constant memory (Brent's algorithm): it compares
+/// each cookie with an earlier one, which it replaces at growing intervals.
+struct CycleDetector {
     before: u64,
-    /// How many cookies came since.
+    /// The number of cookies since `before` was replaced.
     count: u64,
     limit: u64,
 }
 
-impl Circle {
-    /// Returns true if the cookies go round.
+impl CycleDetector {
+    /// Returns true if the cookies form a cycle.
     fn closes(&mut self, cookie: u64) -> bool {
         let closes = cookie == self.before;
         self.count += 1;
@@ -52,7 +52,8 @@ impl Circle {
 }
 
 impl<T: AsyncTransport> Client<T> {
-    /// Returns the entries of a directory without objects (READDIR). Servers list `.` and `..`, too.
+    /// Returns the entries of a directory without objects (READDIR). Servers also list `.` and
+    /// `..`.
     #[must_use]
     pub fn read_dir(&self, dir: &FileHandle) -> DirectoryStream<'_, T> {
         DirectoryStream {
@@ -62,7 +63,7 @@ impl<T: AsyncTransport> Client<T> {
             cookie: 0,
             verifier: [0; 8],
             is_done: false,
-            circle: Circle {
+            cycle: CycleDetector {
                 before: 0,
                 count: 0,
                 limit: 1,
@@ -70,8 +71,9 @@ impl<T: AsyncTransport> Client<T> {
         }
     }
 
-    /// Returns the entries of a directory with their objects (READDIRPLUS). An entry has none where
-    /// the server does not return both handle and attributes. A server may answer NFS3ERR_NOTSUPP.
+    /// Returns the entries of a directory with their objects (READDIRPLUS). An entry has no object
+    /// if the server does not return both its handle and its attributes. A server can reply
+    /// NFS3ERR_NOTSUPP.
     #[must_use]
     pub fn read_dir_plus(&self, dir: &FileHandle) -> DirectoryStream<'_, T> {
         DirectoryStream {
@@ -81,7 +83,7 @@ impl<T: AsyncTransport> Client<T> {
     }
 }
 
-/// A part of a directory, as it was received.
+/// The content of one reply.
 struct Part<E> {
     entries: Vec<E>,
     eof: bool,
@@ -89,11 +91,11 @@ struct Part<E> {
 }
 
 impl<T: AsyncTransport> DirectoryStream<'_, T> {
-    /// Returns the next entries; `None` at the end.
+    /// Returns the next entries, or `None` at the end.
     ///
     /// # Errors
-    /// Fails as READDIR or READDIRPLUS does. NFS3ERR_BAD_COOKIE says that the directory has changed
-    /// so much that it has to be listed from the start.
+    /// Fails as READDIR or READDIRPLUS does. After NFS3ERR_BAD_COOKIE, the directory has changed so
+    /// much that it must be listed from the start.
     pub async fn next(&mut self) -> Result<Option<Vec<DirEntry>>, ClientError> {
         if self.is_done {
             return Ok(None);
@@ -143,7 +145,7 @@ impl<T: AsyncTransport> DirectoryStream<'_, T> {
         })
     }
 
-    /// Takes over a part, and goes on after it.
+    /// Takes the entries of a reply, and advances the cookie.
     fn take<P: Method, E: Into<DirEntry>>(
         &mut self,
         part: Part<E>,
@@ -153,7 +155,7 @@ impl<T: AsyncTransport> DirectoryStream<'_, T> {
             return Err(fault::<P>(ProtocolFault::Name));
         }
         let last = entries.last().map(|entry| entry.cookie);
-        if !part.eof && last.is_none_or(|cookie| self.circle.closes(cookie)) {
+        if !part.eof && last.is_none_or(|cookie| self.cycle.closes(cookie)) {
             return Err(fault::<P>(ProtocolFault::Cookies));
         }
         self.cookie = last.unwrap_or(self.cookie);

@@ -1,4 +1,4 @@
-//! MNT: from a path to the handle of its directory.
+//! MNT: looks up the handle of a directory by its path.
 
 use oncrpc::xdr::{Error as XdrError, ErrorKind, Text};
 use oncrpc::{AsyncTransport, CallError, CallErrorKind, CallOptions, Execution, ProcedureId};
@@ -8,12 +8,12 @@ use crate::handle::FileHandle;
 use crate::mount3::mount_program::mount_v3::{Client as MountClient, Mnt};
 use crate::mount3::owned::Mountres3;
 
-/// Asks a MOUNT service for the handle of a directory. NFSv3 servers offer MOUNT over TCP, also
-/// where they offer NFS over RDMA.
+/// Asks a MOUNT service for the handle of a directory. NFSv3 servers offer MOUNT over TCP even if
+/// they offer NFS over RDMA.
 ///
 /// # Errors
-/// Returns `Mount` if the server refuses, and `Rpc` if there is no reply, or if the path has more
-/// than 1024 bytes.
+/// Returns `Mount` if the server refuses, and `Rpc` if there is no reply or the path is longer than
+/// 1024 bytes.
 pub async fn mount<T: AsyncTransport>(
     transport: T,
     options: &CallOptions,

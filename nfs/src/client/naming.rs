@@ -1,4 +1,4 @@
-//! Names: objects are found, created, renamed and removed.
+//! Lookup, creation, renaming and removal of objects.
 
 use oncrpc::AsyncTransport;
 
@@ -14,7 +14,7 @@ use crate::nfs3::{
 };
 
 impl<T: AsyncTransport> Client<T> {
-    /// Finds a name (LOOKUP). Asks for the attributes, if the server does not return them.
+    /// Looks up a name (LOOKUP). Calls GETATTR if the server does not return the attributes.
     ///
     /// # Errors
     /// Fails as LOOKUP and GETATTR do.
@@ -29,8 +29,8 @@ impl<T: AsyncTransport> Client<T> {
             .await
     }
 
-    /// Finds the object of a path, name by name. Empty names count for nothing, so that the path
-    /// `/` leads to `dir`. Symbolic links are not followed: one before the last name has the status
+    /// Looks up the object of a path, name by name. Empty names are ignored, so that the path `/`
+    /// is `dir`. Symbolic links are not followed: if one comes before the last name, the status is
     /// NFS3ERR_NOTDIR.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl<T: AsyncTransport> Client<T> {
         self.created(dir, name, ok.obj, ok.obj_attributes).await
     }
 
-    /// Creates a symbolic link with a path (SYMLINK).
+    /// Creates a symbolic link (SYMLINK).
     ///
     /// # Errors
     /// Fails as SYMLINK, LOOKUP and GETATTR do.
@@ -132,7 +132,7 @@ impl<T: AsyncTransport> Client<T> {
         self.created(dir, name, ok.obj, ok.obj_attributes).await
     }
 
-    /// Removes a name of an object that is no directory (REMOVE).
+    /// Removes a name of an object that is not a directory (REMOVE).
     ///
     /// # Errors
     /// Fails as REMOVE does.
@@ -160,7 +160,7 @@ impl<T: AsyncTransport> Client<T> {
         Ok(())
     }
 
-    /// Renames an object (RENAME): each place is a directory and a name in it.
+    /// Renames an object (RENAME). Each place is a directory and a name in it.
     ///
     /// # Errors
     /// Fails as RENAME does.
@@ -177,7 +177,7 @@ impl<T: AsyncTransport> Client<T> {
         Ok(())
     }
 
-    /// Gives an object another name (LINK).
+    /// Adds a name to an object (LINK).
     ///
     /// # Errors
     /// Fails as LINK does.
@@ -195,7 +195,7 @@ impl<T: AsyncTransport> Client<T> {
         Ok(())
     }
 
-    /// Returns an object that was created. A server need not return its handle.
+    /// Returns the created object. The server may omit its handle.
     async fn created(
         &self,
         dir: &FileHandle,
@@ -212,7 +212,7 @@ impl<T: AsyncTransport> Client<T> {
         }
     }
 
-    /// Returns an object, with the attributes that a server returned or else of GETATTR.
+    /// Returns an object with the attributes that the server returned, or else those of GETATTR.
     async fn object(
         &self,
         handle: FileHandle,

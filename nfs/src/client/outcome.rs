@@ -1,4 +1,4 @@
-//! Results as `Result`: what a procedure returns, or its status.
+//! Converts the results of a procedure to a `Result`.
 
 use oncrpc::{AsyncTransport, Call, Method};
 
@@ -15,7 +15,7 @@ use crate::nfs3::owned::{
 
 /// The results of a procedure.
 pub(super) trait Outcome {
-    /// Those of a call that succeeds.
+    /// The results of a successful call.
     type Success;
 
     fn into_result(self) -> Result<Self::Success, Nfsstat3>;
@@ -59,7 +59,7 @@ outcomes! {
     Write3res: Box<Write3resok>,
 }
 
-/// Returns the results of a procedure whose reply has come.
+/// Returns the results of a procedure from its reply.
 pub(super) fn success<P>(
     results: P::Results,
 ) -> Result<<P::Results as Outcome>::Success, ClientError>

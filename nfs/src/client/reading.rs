@@ -17,17 +17,17 @@ use crate::nfs3::{Fattr3, Read3args};
 /// The results of one READ.
 #[derive(Clone, Debug)]
 pub struct ReadPart {
-    /// The bytes. Over RDMA, they are where the device has placed them, unless they are few: they
-    /// count against the memory of the channel until they are dropped.
+    /// The bytes. Over RDMA they are in the memory where the device placed them, unless they are
+    /// few. They count against the memory of the channel until they are dropped.
     pub data: Item<'static>,
-    /// Whether the last byte is the last one of the file, or the offset is beyond it.
+    /// Whether the data reach the end of the file, or the offset is beyond it.
     pub eof: bool,
     /// The attributes of the file, if the server returns them.
     pub attributes: Option<Fattr3>,
 }
 
 impl<T: AsyncTransport> Client<T> {
-    /// Reads bytes by one call (READ): at most `count`, and at most as many as one call may.
+    /// Reads at most `count` bytes by one call (READ). The limit of one call applies.
     ///
     /// # Errors
     /// Fails as READ does.
@@ -56,10 +56,10 @@ impl<T: AsyncTransport> Client<T> {
         self.stubs.read(&args).into_future()
     }
 
-    /// Reads bytes into memory, until it is full or the file ends. Returns how many.
+    /// Reads bytes into memory, until it is full or the file ends. Returns the number of bytes.
     ///
     /// # Errors
-    /// Fails as READ does. The memory may have changed then.
+    /// Fails as READ does. The memory may have changed in this case.
     pub async fn read_into(
         &self,
         file: &FileHandle,
@@ -69,7 +69,7 @@ impl<T: AsyncTransport> Client<T> {
         let mut stream = self.read_stream(file, offset, into.len() as u64);
         let mut filled = 0;
         while let Some(data) = stream.next().await? {
-            // The stream returns no more than was asked for.
+            // The stream returns no more than requested.
             let place = into.get_mut(filled..filled + data.len());
             place.unwrap_or_default().copy_from_slice(&data);
             filled += data.len();
@@ -77,8 +77,8 @@ impl<T: AsyncTransport> Client<T> {
         Ok(filled)
     }
 
-    /// Returns the bytes of a range, in order, as parts that were not copied. The range ends early
-    /// where the file does: `u64::MAX` bytes are all.
+    /// Returns the bytes of a range in order, as parts that are not copied. The range ends at the
+    /// end of the file: a length of `u64::MAX` reads the whole rest.
     #[must_use]
     pub fn read_stream(&self, file: &FileHandle, offset: u64, len: u64) -> ReadStream<'_, T> {
         ReadStream {
@@ -105,14 +105,14 @@ fn part(results: Read3res, count: u32) -> Result<ReadPart, ClientError> {
 }
 
 /// The bytes of a range of a file: [`Client::read_stream`] returns it. Several READs are in flight;
-/// they end when it is dropped.
+/// dropping the stream cancels them.
 pub struct ReadStream<'c, T: AsyncTransport> {
     client: &'c Client<T>,
     file: FileHandle,
-    /// Where the next call begins.
+    /// The offset of the next call.
     next: u64,
     end: u64,
-    /// In the order of their offsets.
+    /// The calls in flight, in the order of their offsets.
     calls: VecDeque<PendingRead<T::Call>>,
 }
 
@@ -123,11 +123,11 @@ struct PendingRead<F> {
 }
 
 impl<T: AsyncTransport> ReadStream<'_, T> {
-    /// Returns the next bytes, which are some; `None` at the end. If the future is dropped, no bytes
-    /// are lost.
+    /// Returns the next bytes (at least one), or `None` at the end. If the future is dropped, no
+    /// bytes are lost.
     ///
     /// # Errors
-    /// Fails as READ does. The stream has ended then.
+    /// Fails as READ does. The stream ends after an error.
     pub async fn next(&mut self) -> Result<Option<Item<'static>>, ClientError> {
         self.begin();
         let Some(first) = self.calls.front_mut() else {
@@ -141,7 +141,7 @@ impl<T: AsyncTransport> ReadStream<'_, T> {
         taken
     }
 
-    /// Begins calls, as many as may be in flight.
+    /// Begins calls, up to the limit of calls in flight.
     fn begin(&mut self) {
         while self.next < self.end && self.calls.len() < self.client.limits.depth {
             let left = self.end - self.next;
@@ -161,7 +161,7 @@ impl<T: AsyncTransport> ReadStream<'_, T> {
         }
     }
 
-    /// Takes the results of the first call. If they are short, the rest is read again.
+    /// Takes the results of the first call. If they are short, reads the rest again.
     fn take_first(
         &mut self,
         results: Result<Read3res, ClientError>,
@@ -183,7 +183,7 @@ impl<T: AsyncTransport> ReadStream<'_, T> {
         Ok(Some(data).filter(|data| !data.is_empty()))
     }
 
-    /// Gives up the calls that are in flight.
+    /// Cancels the calls in flight.
     fn finish(&mut self) {
         self.calls.clear();
         self.end = self.next;

@@ -1,4 +1,4 @@
-//! WRITE and COMMIT: one call, or bytes of any length, until they are on stable storage.
+//! WRITE and COMMIT: one call, or any number of bytes until they are on stable storage.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,11 +15,11 @@ use crate::nfs3::nfs_program::nfs_v3::{Commit, Write};
 use crate::nfs3::owned::Write3res;
 use crate::nfs3::{Commit3args, StableHow, Write3args};
 
-/// How often bytes are written until COMMIT says that none are lost: a server that starts again
+/// The maximum times that bytes are written until COMMIT confirms them. A server that restarts
 /// loses them once.
 const MAX_ROUNDS: usize = 8;
 
-/// Bytes for a file.
+/// The bytes to write to a file.
 struct Bytes<'a> {
     file: &'a FileHandle,
     offset: u64,
@@ -27,17 +27,17 @@ struct Bytes<'a> {
     stable: StableHow,
 }
 
-/// What is known of bytes that were all written.
+/// The state of bytes that were all written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum WriteState {
     Stable,
-    /// Some are lost if the server's verifier is another one.
+    /// Some are lost if the server now has another verifier.
     Uncommitted([u8; 8]),
-    /// The server had several verifiers meanwhile.
+    /// The server changed its verifier in between.
     PerhapsLost,
 }
 
-impl Fate {
+impl WriteState {
     fn and(self, written: &Written) -> Self {
         match self {
             _ if written.committed != StableHow::Unstable => self,
@@ -49,7 +49,7 @@ impl Fate {
 }
 
 impl Bytes<'_> {
-    /// Returns a part. It shares what the bytes share.
+    /// Returns a part, which shares the buffer of the bytes.
     fn part(&self, range: &Range<usize>) -> Item<'_> {
         match self.data.shared() {
             Some(shared) => shared.slice(range.clone()).unwrap_or_default().into(),
@@ -78,7 +78,7 @@ fn written(results: Write3res, len: usize, stable: StableHow) -> Result<Written,
 }
 
 impl<T: AsyncTransport> Client<T> {
-    /// Writes bytes by one call (WRITE): the first ones, as many as one call may.
+    /// Writes bytes by one call (WRITE): as many of the first ones as one call allows.
     ///
     /// # Errors
     /// Fails as WRITE does.
@@ -100,7 +100,7 @@ impl<T: AsyncTransport> Client<T> {
         written(results, len, stable)
     }
 
-    /// Begins to write a part that is not longer than one call may write.
+    /// Begins to write a part that fits one call.
     fn begin_write(
         &self,
         bytes: &Bytes<'_>,
@@ -116,17 +116,17 @@ impl<T: AsyncTransport> Client<T> {
         self.stubs.write(&args).into_future()
     }
 
-    /// Writes bytes of any length, and returns when all are on stable storage.
+    /// Writes any number of bytes, and returns when all of them are on stable storage.
     ///
-    /// With `Unstable` it sends them, then COMMIT; if the server has lost some of them meanwhile,
-    /// it writes them again. With the others the server puts each part on stable storage before it
-    /// answers.
+    /// With `Unstable` it sends WRITEs and then COMMIT. If the server has lost bytes in between, it
+    /// writes them again. With the other levels, the server puts each part on stable storage before
+    /// it replies.
     ///
-    /// Bytes that have a share in a buffer are not copied, if it is one that the transport sends
-    /// from: `oncrpc::Channel::item_buf` returns such buffers.
+    /// Bytes in a shared buffer are not copied if the transport can send from that buffer:
+    /// `oncrpc::Channel::item_buf` returns such buffers.
     ///
     /// # Errors
-    /// Fails as WRITE and COMMIT do. Any part may be written then.
+    /// Fails as WRITE and COMMIT do. Any part of the bytes may have been written in this case.
     pub async fn write_all<'d>(
         &self,
         file: &FileHandle,
@@ -143,24 +143,24 @@ impl<T: AsyncTransport> Client<T> {
         if offset.checked_add(bytes.data.len() as u64).is_none() {
             return Err(ClientError::Offset);
         }
-        // 0 stands for all to the end of the file.
+        // 0 stands for all bytes to the end of the file.
         let count = u32::try_from(bytes.data.len()).unwrap_or(0);
         for _ in 0..MAX_ROUNDS {
-            let fate = self.write_once(&bytes).await?;
-            if fate == Fate::Stable {
+            let state = self.write_once(&bytes).await?;
+            if state == WriteState::Stable {
                 return Ok(());
             }
             let verifier = self.commit(file, offset, count).await?;
-            if fate == Fate::Uncommitted(verifier) {
+            if state == WriteState::Uncommitted(verifier) {
                 return Ok(());
             }
         }
         Err(fault::<Commit>(ProtocolFault::Verifier))
     }
 
-    /// Writes all bytes once, several parts at the same time.
-    async fn write_once(&self, bytes: &Bytes<'_>) -> Result<Fate, ClientError> {
-        let (mut calls, mut fate, mut next) = (VecDeque::new(), Fate::Stable, 0);
+    /// Writes all bytes once, with several WRITEs in flight.
+    async fn write_once(&self, bytes: &Bytes<'_>) -> Result<WriteState, ClientError> {
+        let (mut calls, mut state, mut next) = (VecDeque::new(), WriteState::Stable, 0);
         let most = self.limits.write as usize;
         loop {
             while next < bytes.data.len() && calls.len() < self.limits.depth {
@@ -169,10 +169,10 @@ impl<T: AsyncTransport> Client<T> {
                 calls.push_back((self.begin_write(bytes, &range), range));
             }
             let Some((call, range)) = calls.pop_front() else {
-                return Ok(fate);
+                return Ok(state);
             };
             let written = written(call.await?, range.len(), bytes.stable)?;
-            fate = fate.and(&written);
+            state = state.and(&written);
             let rest = range.start + written.count as usize..range.end;
             if !rest.is_empty() {
                 calls.push_front((self.begin_write(bytes, &rest), rest));
@@ -180,9 +180,9 @@ impl<T: AsyncTransport> Client<T> {
         }
     }
 
-    /// Puts what was written on stable storage (COMMIT): `count` bytes, or all to the end of the
-    /// file if it is 0. Returns the server's write verifier: bytes that were written with another
-    /// one may be lost.
+    /// Commits written data to stable storage (COMMIT): `count` bytes, or all bytes to the end of
+    /// the file if it is 0. Returns the server's write verifier: bytes that were written with
+    /// another verifier may be lost.
     ///
     /// # Errors
     /// Fails as COMMIT does.

@@ -1,11 +1,11 @@
-//! Attributes of the kernel as those of NFS.
+//! Converts attributes of the kernel to those of NFS.
 
 use rustix::fs::{FileType, Stat, major, minor};
 
 use super::table::Id;
 use crate::nfs3::{Fattr3, Ftype3, Nfstime3, Specdata3};
 
-/// Returns a number that may have a type of the machine's own.
+/// Converts a number whose type depends on the machine.
 fn number<T: TryInto<u64>>(value: T) -> u64 {
     value.try_into().unwrap_or(0)
 }
@@ -14,7 +14,7 @@ fn short<T: TryInto<u32>>(value: T) -> u32 {
     value.try_into().unwrap_or(u32::MAX)
 }
 
-/// Returns a time: NFS has no time before 1970 and after 2106.
+/// Converts a time. NFS has no time before 1970 or after 2106.
 fn time(seconds: i64, nanoseconds: impl TryInto<u32>) -> Nfstime3 {
     let seconds = seconds.clamp(0, u32::MAX.into());
     Nfstime3 {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::attributes::size;
 use super::errno::{lookup_status, status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::{FileHandle, Object};
@@ -19,7 +19,7 @@ use crate::nfs3::{
 };
 use crate::wcc::Wcc;
 
-/// How often CREATE tries again if its name comes and goes.
+/// The maximum attempts of CREATE while other processes create and remove the name.
 const MAX_TRIES: usize = 8;
 const CREATE: OFlags = OFlags::CREATE
     .union(OFlags::EXCL)
@@ -27,8 +27,8 @@ const CREATE: OFlags = OFlags::CREATE
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// The verifier of an exclusive create, as the seconds of the access and the modification time: a
-/// file system keeps at least 32 bits of them, with a sign.
+/// Returns the verifier of an exclusive create as the seconds of the access and modification times.
+/// File systems keep at least 32 bits of them, with a sign.
 fn verifier_times(verifier: [u8; 8]) -> Timestamps {
     let (access, modification) = verifier.split_at(4);
     let seconds = |half: &[u8]| half.iter().fold(0, |n, byte| n << 8 | i32::from(*byte));
@@ -42,7 +42,7 @@ fn verifier_times(verifier: [u8; 8]) -> Timestamps {
     }
 }
 
-/// Returns true if a file was created by this verifier, and not written since.
+/// Returns true if a file was created with this verifier and has not been written since.
 fn has_verifier(stat: &Stat, verifier: [u8; 8]) -> bool {
     let times = verifier_times(verifier);
     let seconds = (times.last_access.tv_sec, times.last_modification.tv_sec);
@@ -69,15 +69,15 @@ fn file_type(kind: Ftype3) -> FileType {
 }
 
 impl Tree {
-    /// Creates an object in a directory, as its caller, with attributes. `create` makes it and
-    /// returns it.
+    /// Creates an object in a directory, as its caller, with attributes. `create` creates and
+    /// returns the object.
     fn create_in(
         &self,
         caller: &Caller,
         dir: &FileHandle,
         wcc: &mut Wcc,
         new: &Sattr3,
-        create: impl FnOnce(&Found) -> Result<Found, Errno>,
+        create: impl FnOnce(&ObjectFd) -> Result<ObjectFd, Errno>,
     ) -> FsResult<Object> {
         let dir = self.resolve(dir)?.directory()?;
         self.change(&dir, wcc, || {
@@ -88,10 +88,10 @@ impl Tree {
         })
     }
 
-    /// Brings a new object to stable storage, and returns it with its attributes as they are now.
-    fn finish(&self, dir: &Found, made: Found) -> FsResult<Object> {
+    /// Brings a new object to stable storage, and returns it with its current attributes.
+    fn finish(&self, dir: &ObjectFd, made: ObjectFd) -> FsResult<Object> {
         self.sync_change(dir)?;
-        self.object_to_use(&Found::new(made.fd).map_err(status)?)
+        self.object_to_use(&ObjectFd::new(made.fd).map_err(status)?)
     }
 
     pub(super) fn create(
@@ -112,7 +112,7 @@ impl Tree {
                     }
                 };
                 match made {
-                    // It was there, and is not any more.
+                    // The object existed, and was removed in between.
                     Err(Nfsstat3::Noent) => {}
                     made => return self.finish(&dir, made?),
                 }
@@ -121,18 +121,18 @@ impl Tree {
         })
     }
 
-    /// Creates a file that is not there. `prepare` gets it open for writing.
+    /// Creates a file that does not exist. `prepare` gets it open for writing.
     fn create_file(
         &self,
         caller: &Caller,
-        (dir, name): (&Found, &[u8]),
+        (dir, name): (&ObjectFd, &[u8]),
         mode: Mode,
-        prepare: impl FnOnce(&Found) -> Result<(), Errno>,
-    ) -> FsResult<Found> {
+        prepare: impl FnOnce(&ObjectFd) -> Result<(), Errno>,
+    ) -> FsResult<ObjectFd> {
         let made = self.identity.run_as(caller, || {
-            let made = Found::new(openat(&dir.fd, name, CREATE, mode)?)?;
+            let made = ObjectFd::new(openat(&dir.fd, name, CREATE, mode)?)?;
             prepare(&made)?;
-            Found::new(self.reopen(&made, OFlags::PATH)?)
+            ObjectFd::new(self.reopen(&made, OFlags::PATH)?)
         })?;
         match made {
             // Only the directory itself can be missing.
@@ -144,18 +144,18 @@ impl Tree {
     fn create_new(
         &self,
         caller: &Caller,
-        dir: &Found,
+        dir: &ObjectFd,
         name: &[u8],
         new: &Sattr3,
-    ) -> FsResult<Found> {
+    ) -> FsResult<ObjectFd> {
         let mode = mode_or(new, 0o600);
         let made = self.create_file(caller, (dir, name), mode, |_| Ok(()))?;
         self.apply_to_new(caller, &made, new)?;
         Ok(made)
     }
 
-    /// Opens what is there with the name of a file that is to be created.
-    fn existing(&self, caller: &Caller, dir: &Found, name: &[u8]) -> FsResult<Found> {
+    /// Opens the existing object with the name of a file to create.
+    fn existing(&self, caller: &Caller, dir: &ObjectFd, name: &[u8]) -> FsResult<ObjectFd> {
         let found = self.identity.run_as(caller, || self.child(dir, name))?;
         found.map_err(lookup_status)
     }
@@ -163,10 +163,10 @@ impl Tree {
     fn create_unchecked(
         &self,
         caller: &Caller,
-        dir: &Found,
+        dir: &ObjectFd,
         name: &[u8],
         new: &Sattr3,
-    ) -> FsResult<Found> {
+    ) -> FsResult<ObjectFd> {
         match self.create_new(caller, dir, name, new) {
             Err(Nfsstat3::Exist) => {}
             made => return made,
@@ -186,12 +186,12 @@ impl Tree {
     fn create_exclusive(
         &self,
         caller: &Caller,
-        dir: &Found,
+        dir: &ObjectFd,
         name: &[u8],
         verifier: [u8; 8],
-    ) -> FsResult<Found> {
+    ) -> FsResult<ObjectFd> {
         let times = verifier_times(verifier);
-        let set = |made: &Found| futimens(&made.fd, &times);
+        let set = |made: &ObjectFd| futimens(&made.fd, &times);
         match self.create_file(caller, (dir, name), Mode::empty(), set) {
             Ok(made) => {
                 self.sync_change(&made)?;
@@ -229,7 +229,7 @@ impl Tree {
         path: &Item<'_>,
         wcc: &mut Wcc,
     ) -> FsResult<Object> {
-        // A symbolic link has no mode of its own.
+        // A symbolic link has no mode.
         let new = Sattr3 {
             mode: SetMode3::False,
             ..*new
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_of_a_verifier_counts() {
+    fn each_byte_of_a_verifier_is_compared() {
         let times = |verifier| {
             let times = verifier_times(verifier);
             (times.last_access.tv_sec, times.last_modification.tv_sec)

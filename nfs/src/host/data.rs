@@ -8,7 +8,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 
 use super::attributes::size;
 use super::errno::{status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::{FsResult, ReadData, Written};
 use crate::handle::FileHandle;
@@ -30,7 +30,7 @@ fn read_full(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Err
     Ok(done)
 }
 
-/// Writes until all bytes are written or no more can be. Fails if none can be.
+/// Writes until all bytes are written or an error occurs. Fails if no byte can be written.
 fn write_full(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
@@ -48,13 +48,13 @@ fn write_full(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<usize, Errno>
 impl Tree {
     /// Opens a regular file as its caller.
     ///
-    /// The owner may always read and write, whatever the mode says, because a client has checked
-    /// the mode when it opened the file, and who may execute a file may read it: the client reads
-    /// it to execute it.
+    /// The owner may always read and write, whatever the mode is, because the client checked the
+    /// mode when it opened the file. A user with execute permission may read the file, because the
+    /// client reads it to execute it.
     pub(super) fn open_file(
         &self,
         caller: &Caller,
-        file: &Found,
+        file: &ObjectFd,
         flags: OFlags,
     ) -> FsResult<OwnedFd> {
         let opened = self.identity.run_as(caller, || {
@@ -97,8 +97,9 @@ impl Tree {
         })
     }
 
-    /// Writes. There are no attributes before the write: processes of the host write at the same
-    /// time, and a client that took their bytes for its own would not read them.
+    /// Writes bytes. The results have no attributes before the write, because processes of the host
+    /// write at the same time: a client would take their bytes for its own, and would not read
+    /// them.
     pub(super) fn write(
         &self,
         caller: &Caller,
@@ -134,8 +135,8 @@ impl Tree {
         })
     }
 
-    /// Writes as a caller: then quotas are the caller's, and the kernel clears the bits by which a
-    /// program runs as another user.
+    /// Writes as a caller, so that the caller's quotas apply and the kernel clears the set-user-ID
+    /// and set-group-ID bits.
     fn write_as(
         &self,
         caller: &Caller,
@@ -151,11 +152,11 @@ impl Tree {
     fn write_unstable(
         &self,
         caller: &Caller,
-        found: &Found,
+        found: &ObjectFd,
         opened: &OwnedFd,
         write: (u64, &[u8]),
     ) -> FsResult<usize> {
-        // A descriptor for writing would keep the host from executing the file.
+        // A descriptor open for writing would prevent the host from executing the file.
         let keep = || {
             let opened_again = self.reopen(found, OFlags::RDONLY);
             opened_again.or_else(|_| fcntl_dupfd_cloexec(opened, 0))

@@ -1,10 +1,10 @@
-//! Errors of the kernel as those of NFS (RFC 1813, section 2.6).
+//! Converts errors of the kernel to those of NFS (RFC 1813, section 2.6).
 
 use rustix::io::Errno;
 
 use crate::nfs3::Nfsstat3;
 
-/// The errors that have one of their own. Every other one is NFS3ERR_IO.
+/// The errors with a status of their own. Every other error is NFS3ERR_IO.
 const TABLE: [(Errno, Nfsstat3); 34] = [
     (Errno::PERM, Nfsstat3::Perm),
     (Errno::NOENT, Nfsstat3::Noent),
@@ -28,9 +28,9 @@ const TABLE: [(Errno, Nfsstat3); 34] = [
     (Errno::STALE, Nfsstat3::Stale),
     (Errno::OPNOTSUPP, Nfsstat3::Notsupp),
     (Errno::NOSYS, Nfsstat3::Notsupp),
-    // A symbolic link or a mount where there was none.
+    // A symbolic link or a mount has replaced the object.
     (Errno::LOOP, Nfsstat3::Acces),
-    // In use by the host: as a mount, or as a program that runs.
+    // In use by the host: a mount point, or a running program.
     (Errno::BUSY, Nfsstat3::Acces),
     (Errno::TXTBSY, Nfsstat3::Acces),
     // The client tries again later.
@@ -38,10 +38,10 @@ const TABLE: [(Errno, Nfsstat3); 34] = [
     (Errno::NOMEM, Nfsstat3::Jukebox),
     (Errno::TIMEDOUT, Nfsstat3::Jukebox),
     (Errno::INTR, Nfsstat3::Jukebox),
-    // Descriptors are free again soon.
+    // Descriptors become free soon.
     (Errno::MFILE, Nfsstat3::Jukebox),
     (Errno::NFILE, Nfsstat3::Jukebox),
-    // The server has a defect.
+    // The server has a bug.
     (Errno::BADF, Nfsstat3::Serverfault),
     (Errno::FAULT, Nfsstat3::Serverfault),
     (Errno::NOTTY, Nfsstat3::Serverfault),
@@ -53,7 +53,7 @@ pub(super) fn status(errno: Errno) -> Nfsstat3 {
     found.map_or(Nfsstat3::Io, |(_, to)| *to)
 }
 
-/// Returns the error of NFS for procedures that have no NFS3ERR_PERM: all but SETATTR.
+/// Returns the NFS error for procedures without NFS3ERR_PERM: all but SETATTR.
 pub(super) fn status_without_perm(errno: Errno) -> Nfsstat3 {
     match errno {
         Errno::PERM => Nfsstat3::Acces,
@@ -61,7 +61,7 @@ pub(super) fn status_without_perm(errno: Errno) -> Nfsstat3 {
     }
 }
 
-/// Returns the error of NFS for a name that is looked up: a mount below the export is not served.
+/// Returns the NFS error for a lookup: a mount below the export is not served.
 pub(super) fn lookup_status(errno: Errno) -> Nfsstat3 {
     match errno {
         Errno::XDEV => Nfsstat3::Acces,

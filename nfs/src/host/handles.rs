@@ -1,10 +1,10 @@
-//! What a file handle contains.
+//! The content of a file handle.
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 1 | the version of this form, and whether a kernel's handle or a number follows |
-//! | 8 | the export: by its root, or, with a number, the server's start |
-//! | 4 and n, or 8 | type and bytes of the kernel's handle, or the number of the table |
+//! | 1 | the version of this format, and whether a kernel handle or a number follows |
+//! | 8 | the export, or, with a number, the start of the server |
+//! | 4 and n, or 8 | type and bytes of the kernel handle, or the number in the table |
 //! | 8 | SipHash-2-4 of the bytes before |
 
 use super::key::HandleKey;
@@ -17,41 +17,41 @@ const BY_KERNEL: u8 = 0x10;
 const BY_TABLE: u8 = 0x11;
 /// The bytes of the code.
 const CODE: usize = 8;
-/// The most bytes of a kernel's handle that have room.
+/// The maximum bytes of a kernel handle.
 const MAX: usize = FHSIZE as usize - 1 - 8 - 4 - CODE;
 
-/// What distinguishes an object within an export.
+/// The identity of an object within an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Inner {
-    /// The handle that the kernel has for it.
+pub(super) enum HandleContent {
+    /// The kernel's handle of the object.
     Kernel(KernelHandle),
-    /// Its number in the table.
+    /// The number of the object in the table.
     Number(u64),
 }
 
-/// Makes handles and takes them apart.
+/// Encodes and decodes handles.
 #[derive(Debug)]
 pub(super) struct Handles {
     pub(super) key: HandleKey,
     /// The export, for handles of the kernel.
     pub(super) export: u64,
-    /// This start of the server, for numbers of its table.
+    /// The current start of the server, for numbers of its table.
     pub(super) start: u64,
 }
 
 impl Handles {
-    /// Returns the handle of an object; `None` if it would be too long.
-    pub(super) fn encode(&self, inner: &Inner) -> Option<FileHandle> {
+    /// Returns the handle of an object, or `None` if it would be too long.
+    pub(super) fn encode(&self, inner: &HandleContent) -> Option<FileHandle> {
         let mut bytes = Vec::with_capacity(FHSIZE as usize);
         match inner {
-            Inner::Kernel(handle) if handle.bytes.len() > MAX => return None,
-            Inner::Kernel(handle) => {
+            HandleContent::Kernel(handle) if handle.bytes.len() > MAX => return None,
+            HandleContent::Kernel(handle) => {
                 bytes.push(BY_KERNEL);
                 bytes.extend(self.export.to_be_bytes());
                 bytes.extend(handle.kind.to_be_bytes());
                 bytes.extend(&handle.bytes);
             }
-            Inner::Number(number) => {
+            HandleContent::Number(number) => {
                 bytes.push(BY_TABLE);
                 bytes.extend(self.start.to_be_bytes());
                 bytes.extend(number.to_be_bytes());
@@ -62,14 +62,14 @@ impl Handles {
         FileHandle::new(&bytes).ok()
     }
 
-    /// Returns true if a handle, which decodes, contains one of the kernel.
+    /// Returns true if a valid handle contains a kernel handle.
     pub(super) fn is_of_kernel(handle: &FileHandle) -> bool {
         handle.as_bytes().first() == Some(&BY_KERNEL)
     }
 
-    /// Returns what a handle contains: NFS3ERR_BADHANDLE if it was not made with this key, and
+    /// Decodes a handle. Returns NFS3ERR_BADHANDLE if it was not made with this key, and
     /// NFS3ERR_STALE if it was made for another export.
-    pub(super) fn decode(&self, handle: &FileHandle) -> FsResult<Inner> {
+    pub(super) fn decode(&self, handle: &FileHandle) -> FsResult<HandleContent> {
         let bad = Nfsstat3::Badhandle;
         let (bytes, code) = handle.as_bytes().split_last_chunk::<CODE>().ok_or(bad)?;
         if self.key.code(bytes) != u64::from_be_bytes(*code) {
@@ -81,11 +81,17 @@ impl Handles {
             BY_KERNEL => {
                 let (kind, bytes) = rest.split_first_chunk::<4>().ok_or(bad)?;
                 let (kind, bytes) = (i32::from_be_bytes(*kind), bytes.to_vec());
-                (Inner::Kernel(KernelHandle { kind, bytes }), self.export)
+                (
+                    HandleContent::Kernel(KernelHandle { kind, bytes }),
+                    self.export,
+                )
             }
             BY_TABLE => {
                 let number = <[u8; 8]>::try_from(rest).map_err(|_| bad)?;
-                (Inner::Number(u64::from_be_bytes(number)), self.start)
+                (
+                    HandleContent::Number(u64::from_be_bytes(number)),
+                    self.start,
+                )
             }
             _ => return Err(bad),
         };
@@ -108,17 +114,20 @@ mod tests {
         }
     }
 
-    fn kernel(len: usize) -> Inner {
-        Inner::Kernel(KernelHandle {
+    fn kernel(len: usize) -> HandleContent {
+        HandleContent::Kernel(KernelHandle {
             kind: -7,
             bytes: vec![9; len],
         })
     }
 
     #[test]
-    fn every_inner_handle_that_has_room_comes_back() {
+    fn every_inner_handle_that_fits_round_trips() {
         let handles = handles();
-        for inner in (0..=MAX).map(kernel).chain([Inner::Number(u64::MAX)]) {
+        for inner in (0..=MAX)
+            .map(kernel)
+            .chain([HandleContent::Number(u64::MAX)])
+        {
             let handle = handles.encode(&inner).unwrap();
             assert_eq!(handles.decode(&handle), Ok(inner));
         }
@@ -126,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_with_another_bit_is_bad() {
+    fn a_handle_with_a_changed_bit_is_bad() {
         let handles = handles();
         let handle = handles.encode(&kernel(8)).unwrap();
         for bit in 0..handle.as_bytes().len() * 8 {
@@ -149,7 +158,7 @@ mod tests {
             export: 3,
             start: 4,
         };
-        for inner in [kernel(8), Inner::Number(0)] {
+        for inner in [kernel(8), HandleContent::Number(0)] {
             let handle = first.encode(&inner).unwrap();
             assert_eq!(second.decode(&handle), Err(Nfsstat3::Stale));
         }

@@ -1,7 +1,7 @@
-//! As whom a thread uses the file system.
+//! The user as whom a thread accesses the file system.
 //!
 //! An operation runs as its caller: the kernel checks permissions, and new objects belong to the
-//! caller. The calls change the calling thread alone.
+//! caller. The system calls change only the calling thread.
 
 use std::cell::Cell;
 
@@ -17,18 +17,18 @@ use crate::file_system::FsResult;
 use crate::nfs3::Nfsstat3;
 
 thread_local! {
-    /// Whether this thread could not become the server's user again.
+    /// Whether this thread failed to become the server's user again.
     static TAINTED: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread is a caller now.
+    /// Whether this thread currently acts as a caller.
     static IS_CALLER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this thread could not become the server's user again, and so must end.
+/// Returns true if this thread failed to become the server's user again, and so must end.
 pub(super) fn is_tainted() -> bool {
     TAINTED.get()
 }
 
-/// The capabilities by which a thread does what its user may not (CAP_NFSD_SET of Linux).
+/// The capabilities that exempt a thread from permission checks (CAP_NFSD_SET of Linux).
 const OF_ROOT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::DAC_OVERRIDE)
@@ -39,7 +39,7 @@ const OF_ROOT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MAC_OVERRIDE)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Who the server is, and whether it may be somebody else.
+/// The server's user, and whether the server may act as others.
 #[derive(Debug)]
 pub(super) struct Identity {
     uid: u32,
@@ -48,7 +48,7 @@ pub(super) struct Identity {
     capabilities: CapabilitySets,
 }
 
-/// Makes the thread the server's again when it is dropped.
+/// Makes the thread the server's user again on drop.
 struct Restore<'a>(&'a Identity);
 
 impl Drop for Restore<'_> {
@@ -66,7 +66,7 @@ impl Drop for Restore<'_> {
 }
 
 impl Identity {
-    /// Returns who this thread is.
+    /// Returns the identity of this thread.
     pub(super) fn of_thread() -> Result<Self, Errno> {
         Ok(Self {
             uid: geteuid().as_raw(),
@@ -76,19 +76,19 @@ impl Identity {
         })
     }
 
-    /// Returns whether work is done as its caller, and not as the server's user.
+    /// Returns true if work runs as its caller, and false if it runs as the server's user.
     pub(super) fn switches(&self) -> bool {
         let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
         self.capabilities.effective.contains(needed)
     }
 
-    /// Does work as a caller, if the server may. Work within the work does not change the caller
+    /// Runs work as a caller, if the server may act as others. Nested work does not change the user
     /// again.
     pub(super) fn run_as<T>(&self, caller: &Caller, work: impl FnOnce() -> T) -> FsResult<T> {
         if !self.switches() {
             return Ok(work());
         }
-        // The end of the inner one would make the thread the server's within the outer one.
+        // The end of nested work would make the thread the server's user within the outer work.
         if IS_CALLER.replace(true) {
             debug_assert!(false, "a caller within a caller");
             return Err(Nfsstat3::Serverfault);
@@ -98,7 +98,7 @@ impl Identity {
         Ok(work())
     }
 
-    /// Returns `None` if there can be no such user or group.
+    /// Returns `None` if no such user or group can exist.
     fn become_caller(&self, caller: &Caller) -> Option<()> {
         let nobody = u32::MAX;
         if caller.gids.contains(&nobody) || caller.gid == nobody || caller.uid == nobody {

@@ -14,7 +14,7 @@ use crate::nfs3::{
     Fattr3, Nfsstat3,
 };
 
-/// The most names of an object, by the type of the file system; that of glibc for others.
+/// The maximum names of an object by file system type; others have the value of glibc.
 const LINK_MAX: [(u64, u32); 3] = [
     // ext4.
     (0xef53, 65_000),

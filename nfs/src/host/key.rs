@@ -1,4 +1,4 @@
-//! The key by which a server knows its handles again.
+//! The key that authenticates a server's file handles.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -15,15 +15,15 @@ const LEN: usize = 16;
 
 /// The key of a server's file handles.
 ///
-/// Each handle contains a code (SipHash-2-4) that only who has the key can compute. So a client
-/// cannot make up the handle of an object that the server has not shown it. Handles stay good over
-/// a restart of the server if its key stays the same. Whoever can read the key can reach every
-/// object of the file system, also outside of the directory that is served.
+/// Each handle contains a code (SipHash-2-4) that only an owner of the key can compute, so that a
+/// client cannot forge the handle of an object that the server has not returned to it. Handles stay
+/// valid over a restart of the server if its key stays the same. Anyone who can read the key can
+/// access every object of the file system, even outside the served directory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandleKey([u8; LEN]);
 
 impl HandleKey {
-    /// Creates a key by the random numbers of the kernel. Handles end with the server.
+    /// Creates a key from the kernel's random numbers. Handles are valid until the server ends.
     ///
     /// # Errors
     /// Returns the error of the kernel.
@@ -36,8 +36,8 @@ impl HandleKey {
         Ok(Self(key))
     }
 
-    /// Reads the key in a file. Creates the file, with a random key and mode 0600, if there is
-    /// none.
+    /// Reads the key from a file. If the file does not exist, creates it with a random key and mode
+    /// 0600.
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
@@ -60,7 +60,7 @@ impl HandleKey {
         }
     }
 
-    /// Creates the file under another name first, so that it never has a part of the key alone.
+    /// Creates the file under another name first, so that it never contains only a part of the key.
     fn create(path: &Path) -> io::Result<Self> {
         if path.try_exists()? {
             return Err(io::ErrorKind::AlreadyExists.into());

@@ -1,9 +1,9 @@
 //! READDIR and READDIRPLUS (RFC 1813, sections 3.3.16 and 3.3.17).
 //!
-//! A cookie is the position that the kernel gives the next entry (`d_off`), where it stays good
-//! while the directory changes. Elsewhere, as on tmpfs, the position of an entry is a code of its
-//! name, and entries are listed in the order of their codes. So an entry keeps its position, and no
-//! state is kept between calls.
+//! If the kernel's position of the next entry (`d_off`) stays valid while the directory changes, it
+//! is the cookie. On other file systems, such as tmpfs, the position of an entry is a hash of its
+//! name, and entries are listed in the order of their hashes. So an entry keeps its position, and
+//! the server keeps no state between calls.
 
 use std::os::fd::OwnedFd;
 
@@ -11,19 +11,19 @@ use rustix::fs::{OFlags, RawDir, SeekFrom, fstat, seek};
 use rustix::io::Errno;
 
 use super::errno::{status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::directory::{DirEntry, DirList};
 use crate::file_system::{DirEnd, FsResult};
 use crate::handle::{FileHandle, Object};
 use crate::nfs3::Nfsstat3;
 
-/// The bytes of entries that are taken from the kernel at once.
+/// The bytes of entries that are read from the kernel at once.
 const BATCH: usize = 32 << 10;
-/// More entries than a reply has room for: each takes at least 28 bytes of 1 MiB.
+/// More entries than fit a reply: each takes at least 28 bytes of 1 MiB.
 const MAX_ENTRIES: usize = 40_000;
 
-/// The highest position by a code: clients expect a positive number of 64 bits.
+/// The highest hash: clients expect a positive 64-bit number.
 const MAX_CODE: u64 = i64::MAX.cast_unsigned();
 
 /// An entry, with the position after it.
@@ -36,10 +36,10 @@ struct Entry {
 /// A directory that is listed.
 struct Listing<'a> {
     tree: &'a Tree,
-    dir: &'a Found,
+    dir: &'a ObjectFd,
     opened: OwnedFd,
-    /// What `..` is, if its attributes are wanted.
-    parent: Option<Found>,
+    /// The object of `..`, if its attributes are needed.
+    parent: Option<ObjectFd>,
 }
 
 impl Tree {
@@ -51,7 +51,7 @@ impl Tree {
         list: &mut DirList,
     ) -> FsResult<DirEnd> {
         let dir = self.resolve(dir)?.directory()?;
-        // Cookies are good as long as their directory, so that the verifier is always zero.
+        // Cookies are valid as long as the directory exists, so that the verifier is always zero.
         if cookie != 0 && verifier != [0; 8] {
             return Err(Nfsstat3::BadCookie);
         }
@@ -83,8 +83,8 @@ impl Tree {
 }
 
 impl Listing<'_> {
-    /// Calls `each` with the entries from where the descriptor is, until it returns false. Returns
-    /// whether it never did.
+    /// Calls `each` for the entries from the descriptor's position, until it returns false. Returns
+    /// true if it never did.
     fn each(&self, mut each: impl FnMut(Entry) -> FsResult<bool>) -> FsResult<bool> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut entries = RawDir::new(&self.opened, batch.spare_capacity_mut());
@@ -123,7 +123,7 @@ impl Listing<'_> {
                     ..entry
                 });
             }
-            // Those that have no room are left out now and then, in linear time in all.
+            // Entries that do not fit are dropped now and then, which takes linear time in total.
             if entries.len() >= 2 * MAX_ENTRIES {
                 entries.select_nth_unstable_by_key(MAX_ENTRIES, |entry| entry.cookie);
                 entries.truncate(MAX_ENTRIES);
@@ -149,7 +149,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Adds an entry to the reply. Returns whether there was room.
+    /// Adds an entry to the reply. Returns true if there was room.
     fn push(&self, entry: Entry, list: &mut DirList) -> FsResult<bool> {
         let is_above_root = entry.name == b".." && self.tree.is_root(self.dir);
         let fileid = if is_above_root {
@@ -163,7 +163,7 @@ impl Listing<'_> {
             None
         };
         Ok(list.push(DirEntry {
-            // A mount hides an object of another number.
+            // A mount hides an object with another number.
             fileid: object.map_or(fileid, |object| object.attributes.fileid),
             name: entry.name,
             cookie: entry.cookie,
@@ -171,7 +171,7 @@ impl Listing<'_> {
         }))
     }
 
-    /// Returns the object of an entry, if it is still there and is served.
+    /// Returns the object of an entry, if it still exists and is served.
     fn object(&self, name: &[u8]) -> Option<Object> {
         let found = match name {
             b"." => self.dir.clone(),

@@ -4,15 +4,15 @@ use rustix::fs::{Access, AtFlags, FileType, fstat, linkat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::errno::{lookup_status, status_without_perm};
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::{FileHandle, Object};
 use crate::nfs3::Nfsstat3;
 use crate::wcc::Wcc;
 
-/// Returns the error of NFS for RENAME, where a target that is not compatible is NFS3ERR_EXIST.
-/// Both directories are directories.
+/// Returns the NFS error for RENAME: NFS3ERR_EXIST if the target is not compatible. Both parents
+/// have been checked to be directories.
 fn rename_status(errno: Errno) -> Nfsstat3 {
     match errno {
         Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => Nfsstat3::Exist,
@@ -23,7 +23,7 @@ fn rename_status(errno: Errno) -> Nfsstat3 {
 /// Returns the error of NFS for REMOVE and RMDIR.
 fn remove_status(errno: Errno) -> Nfsstat3 {
     match errno {
-        // Some file systems say so.
+        // Some file systems return this error.
         Errno::EXIST => Nfsstat3::Notempty,
         other => status_without_perm(other),
     }
@@ -53,9 +53,9 @@ impl Tree {
         self.object_to_use(&found)
     }
 
-    /// Closes what is kept open of an object if that was its last name.
-    fn forget_if_gone(&self, removed: Option<&Found>) {
-        let is_gone = |found: &&Found| match found.kind() {
+    /// Closes the descriptors of an object whose last name was removed.
+    fn forget_if_gone(&self, removed: Option<&ObjectFd>) {
+        let is_gone = |found: &&ObjectFd| match found.kind() {
             FileType::Directory => true,
             _ => fstat(&found.fd).is_ok_and(|stat| stat.st_nlink == 0),
         };
@@ -110,10 +110,10 @@ impl Tree {
         })
     }
 
-    /// Closes what is kept open of the object that had a name, if another one has it now.
-    fn forget_if_replaced(&self, dir: &Found, name: &[u8], replaced: Option<Found>) {
+    /// Closes the descriptors of the object whose name now belongs to another object.
+    fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<ObjectFd>) {
         let now = self.child(dir, name).ok();
-        let id = |found: &Found| found.id();
+        let id = |found: &ObjectFd| found.id();
         if now.as_ref().map(id) != replaced.as_ref().map(id) {
             self.forget_if_gone(replaced.as_ref());
         }

@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Stat;
 
-use super::recent::Recent;
+use super::recent::RecentCache;
 use super::table::Id;
 use crate::caller::Caller;
 
-/// How long a caller goes on without being checked again, if the file has changed meanwhile in
-/// another way than by its mode and its owners. An ACL may have changed so, or the content.
+/// How long a caller is not checked again after a change of the file other than of its mode and
+/// owners. The change may be of an ACL or of the content.
 const UNCHECKED: Duration = Duration::from_secs(1);
 
-/// A file with the caller as whom it was opened.
+/// A file, and the caller as whom it was opened.
 pub(super) type Key = (Id, Caller);
 
-/// A file that a caller may use.
+/// An open file that a caller may use.
 #[derive(Clone, Debug)]
 pub(super) struct OpenedFile {
     pub(super) file: Arc<OwnedFd>,
-    /// The attributes by which the caller was checked, and when.
+    /// The attributes with which the caller was checked, and the time of the check.
     checked: Rights,
     at: Instant,
 }
 
-/// What permissions depend on.
+/// The attributes that permissions depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rights {
     mode: u32,
@@ -39,14 +39,14 @@ impl Rights {
         Self {
             mode: stat.st_mode,
             owner: (stat.st_uid, stat.st_gid),
-            // Every change of an ACL changes it.
+            // Every change of an ACL changes the ctime.
             changed: (stat.st_ctime, stat.st_ctime_nsec.cast_signed()),
         }
     }
 }
 
 impl OpenedFile {
-    /// A file that was opened just now, for a caller who was checked by these attributes.
+    /// A file that was just opened for a caller who was checked with these attributes.
     pub(super) fn new(file: OwnedFd, stat: &Stat) -> Self {
         Self {
             file: Arc::new(file),
@@ -55,7 +55,7 @@ impl OpenedFile {
         }
     }
 
-    /// Returns whether the caller need not be checked again.
+    /// Returns true if the caller need not be checked again.
     pub(super) fn is_good(&self, stat: &Stat) -> bool {
         let (then, now) = (self.checked, Rights::of(stat));
         let same = (then.mode, then.owner) == (now.mode, now.owner);
@@ -66,18 +66,18 @@ impl OpenedFile {
 /// Files that are open, for reading and for writing.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    pub(super) readers: Recent<Key, OpenedFile>,
-    /// The first write of a caller leaves a mark alone, since the host cannot execute a file that
-    /// is open for writing: a file that one WRITE makes is closed at once.
-    pub(super) writers: Recent<Key, Option<OpenedFile>>,
+    pub(super) readers: RecentCache<Key, OpenedFile>,
+    /// The first write of a caller stores only a mark, since the host cannot execute a file that is
+    /// open for writing: a file that is written by one WRITE is closed at once.
+    pub(super) writers: RecentCache<Key, Option<OpenedFile>>,
 }
 
 impl OpenFiles {
-    /// Creates a store of at most so many files of each kind.
+    /// Creates a store of at most `limit` files of each kind.
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            readers: Recent::new(limit),
-            writers: Recent::new(limit),
+            readers: RecentCache::new(limit),
+            writers: RecentCache::new(limit),
         }
     }
 
@@ -92,7 +92,7 @@ impl OpenFiles {
         self.writers.forget(id);
     }
 
-    /// Closes what was not used for some time.
+    /// Closes files that were not used for some time.
     pub(super) fn sweep(&self, at: Instant) {
         self.readers.sweep(at);
         self.writers.sweep(at);

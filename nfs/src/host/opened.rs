@@ -6,19 +6,19 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 
 use super::open_files::OpenedFile;
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 
 impl Tree {
-    /// Opens a file anew for a caller.
-    fn open_anew(&self, caller: &Caller, file: &Found, flags: OFlags) -> FsResult<OpenedFile> {
+    /// Opens a file again for a caller.
+    fn open_anew(&self, caller: &Caller, file: &ObjectFd, flags: OFlags) -> FsResult<OpenedFile> {
         let opened = self.open_file(caller, file, flags)?;
         Ok(OpenedFile::new(opened, &file.stat))
     }
 
-    /// Returns a file that is open for the READs of a caller, who may read it.
-    pub(super) fn reader(&self, caller: &Caller, file: &Found) -> FsResult<Arc<OwnedFd>> {
+    /// Returns a file that is open for the READs of a caller, after a permission check.
+    pub(super) fn reader(&self, caller: &Caller, file: &ObjectFd) -> FsResult<Arc<OwnedFd>> {
         let key = (file.id(), caller.clone());
         let known = self.open_files.readers.get(&key);
         if let Some(opened) = known.filter(|opened| opened.is_good(&file.stat)) {
@@ -30,8 +30,8 @@ impl Tree {
         Ok(shared)
     }
 
-    /// Returns a file that is open for the WRITEs of a caller, who may write it.
-    pub(super) fn writer(&self, caller: &Caller, file: &Found) -> FsResult<Arc<OwnedFd>> {
+    /// Returns a file that is open for the WRITEs of a caller, after a permission check.
+    pub(super) fn writer(&self, caller: &Caller, file: &ObjectFd) -> FsResult<Arc<OwnedFd>> {
         let key = (file.id(), caller.clone());
         let known = self.open_files.writers.get(&key);
         let is_again = known.is_some();

@@ -1,10 +1,10 @@
-//! Descriptors that are used again and again.
+//! A cache of recently used descriptors.
 //!
-//! To open a handle and to close it again costs more than to read a page. So a descriptor stays open
-//! for some seconds after its last use. There is a limit to their number: the one that was not used
-//! for the longest time makes room. An object without a name stays on the disk as long as it is
-//! open: so a descriptor ends when a client removes the last name, and with its seconds when a
-//! process of the host does.
+//! Opening and closing a handle costs more than reading a page. So a descriptor stays open for some
+//! seconds after its last use. Their number is limited: the least recently used one is closed. An
+//! object without a name occupies the disk as long as it is open. So its descriptor is closed at
+//! once when a client removes the last name, and after these seconds when a process of the host
+//! removes it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use super::table::Id;
 
-/// How long something stays after its last use.
+/// How long a value stays after its last use.
 pub(super) const KEPT: Duration = Duration::from_secs(2);
 
-/// What was used last, by keys, each of an object.
+/// Recently used values by their keys. Each key belongs to an object.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+pub(super) struct RecentCache<K, V> {
     entries: Mutex<Entries<K, V>>,
     limit: usize,
 }
@@ -27,9 +27,9 @@ pub(super) struct Recent<K, V> {
 struct Entries<K, V> {
     by_key: HashMap<K, Entry<V>>,
     by_object: HashMap<Id, Vec<K>>,
-    /// The keys by when they were used.
+    /// The keys in the order of their last use.
     by_use: BTreeMap<u64, K>,
-    /// It counts uses.
+    /// The number of uses so far.
     now: u64,
 }
 
@@ -56,7 +56,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Entries<K, V> {
 
     fn touch(&mut self, key: &K, at: Instant) -> Option<V> {
         let entry = self.by_key.get_mut(key)?;
-        // The key goes from one use to the next.
+        // The key moves from its earlier use to this one.
         let key = self.by_use.remove(&entry.used)?;
         self.now += 1;
         (entry.used, entry.at) = (self.now, at);
@@ -71,7 +71,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Entries<K, V> {
         self.by_key.insert(key, entry);
     }
 
-    /// Takes the oldest one if it is older than `KEPT`, or if there are more than so many.
+    /// Removes the oldest value if it is older than `KEPT`, or if there are more than `limit`.
     fn take_oldest(&mut self, at: Instant, limit: usize) -> Option<V> {
         let key = self.by_use.values().next()?.clone();
         let used = self.by_key.get(&key)?.at;
@@ -83,8 +83,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Entries<K, V> {
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
-    /// Creates a store of at most so many values.
+impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
+    /// Creates a store of at most `limit` values.
     pub(super) fn new(limit: usize) -> Self {
         let entries = Entries {
             by_key: HashMap::new(),
@@ -102,7 +102,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the value of a key, which has been used with this.
+    /// Returns the value of a key, and counts this as a use.
     pub(super) fn get(&self, key: &K) -> Option<V> {
         self.lock().touch(key, Instant::now())
     }
@@ -127,10 +127,10 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         self.sweep(at);
     }
 
-    /// Ends the values that were not used for `KEPT` before a time, and those that are too many.
+    /// Removes the values that were not used for `KEPT` before `at`, and those beyond the limit.
     pub(super) fn sweep(&self, at: Instant) {
         loop {
-            // Closing takes time: the lock is free meanwhile.
+            // Closing takes time: the lock is not held during it.
             let oldest = self.lock().take_oldest(at, self.limit);
             if oldest.is_none() {
                 return;
@@ -138,12 +138,12 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         }
     }
 
-    /// Ends the value of a key.
+    /// Removes the value of a key.
     pub(super) fn remove(&self, key: &K) {
         let _removed = self.lock().remove(key);
     }
 
-    /// Ends the values of all keys of an object.
+    /// Removes the values of all keys of an object.
     pub(super) fn forget(&self, object: Id) {
         let removed: Vec<_> = {
             let mut entries = self.lock();
@@ -161,8 +161,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_that_was_not_used_makes_room() {
-        let recent = Recent::new(2);
+    fn the_least_recently_used_value_is_evicted() {
+        let recent = RecentCache::new(2);
         recent.insert('a', (0, 1), 1);
         recent.insert('b', (0, 2), 2);
         assert_eq!(recent.get(&'a'), Some(1));
@@ -178,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn all_values_of_an_object_end_with_it() {
-        let (recent, value) = (Recent::new(8), Arc::new(()));
+    fn forgetting_an_object_removes_its_values() {
+        let (recent, value) = (RecentCache::new(8), Arc::new(()));
         recent.insert('a', (0, 1), value.clone());
         recent.insert('b', (0, 1), value.clone());
         recent.insert('c', (0, 2), value.clone());
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn values_end_some_time_after_their_last_use() {
-        let recent = Recent::new(8);
+    fn values_expire_after_their_last_use() {
+        let recent = RecentCache::new(8);
         let start = Instant::now();
         recent.insert('a', (0, 1), ());
         recent.sweep(start + KEPT);

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::attributes::{ctime, mode};
 use super::errno::status;
-use super::tree::{Found, Tree};
+use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::FileHandle;
@@ -16,7 +16,7 @@ use crate::nfs3::{Nfsstat3, Nfstime3, Sattr3};
 use crate::sattr::{Changes, NewTime};
 use crate::wcc::Wcc;
 
-/// The bits of a mode beside the permissions.
+/// The bits of a mode other than the permissions.
 const SPECIAL: u32 = 0o7000;
 
 fn timespec(new: Option<NewTime>) -> Timespec {
@@ -29,7 +29,7 @@ fn timespec(new: Option<NewTime>) -> Timespec {
 }
 
 impl Changes {
-    fn set_times(&self, object: &Found) -> Result<(), Errno> {
+    fn set_times(&self, object: &ObjectFd) -> Result<(), Errno> {
         let times = Timestamps {
             last_access: timespec(self.atime),
             last_modification: timespec(self.mtime),
@@ -37,7 +37,7 @@ impl Changes {
         utimensat(&object.fd, "", &times, AtFlags::EMPTY_PATH)
     }
 
-    fn set_owner(&self, object: &Found) -> Result<(), Errno> {
+    fn set_owner(&self, object: &ObjectFd) -> Result<(), Errno> {
         let none = u32::MAX;
         if self.uid == Some(none) || self.gid == Some(none) {
             return Err(Errno::INVAL);
@@ -76,8 +76,8 @@ impl Tree {
         })
     }
 
-    /// Checks what can be before anything changes.
-    fn check(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+    /// Checks everything that can be checked before a change.
+    fn check(&self, caller: &Caller, object: &ObjectFd, changes: &Changes) -> FsResult<()> {
         changes.check_times()?;
         match changes.size {
             Some(_) if object.kind() != FileType::RegularFile => return Err(Nfsstat3::Inval),
@@ -91,8 +91,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes changes, one after the other: the kernel has no call for all of them.
-    fn apply(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+    /// Applies changes one after the other: the kernel has no call for all of them.
+    fn apply(&self, caller: &Caller, object: &ObjectFd, changes: &Changes) -> FsResult<()> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -112,13 +112,13 @@ impl Tree {
         self.sync_change(object)
     }
 
-    pub(super) fn set_size(&self, caller: &Caller, file: &Found, size: u64) -> FsResult<()> {
+    pub(super) fn set_size(&self, caller: &Caller, file: &ObjectFd, size: u64) -> FsResult<()> {
         let opened = self.open_file(caller, file, OFlags::WRONLY)?;
         let set = self.identity.run_as(caller, || ftruncate(&opened, size))?;
         set.map_err(status)
     }
 
-    fn set_mode(&self, caller: &Caller, object: &Found, mode: u32) -> FsResult<()> {
+    fn set_mode(&self, caller: &Caller, object: &ObjectFd, mode: u32) -> FsResult<()> {
         let (dir, number) = self.path(object);
         let set = self.identity.run_as(caller, || {
             chmodat(dir, number, Mode::from_raw_mode(mode), AtFlags::empty())
@@ -126,9 +126,9 @@ impl Tree {
         set.map_err(status)
     }
 
-    /// Sets times. Who may write may set one of them to the server's time, too; the kernel would
-    /// let such a user set both alone.
-    fn set_times(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+    /// Sets times. A user with write permission may set one of them to the server's time, too; the
+    /// kernel would only allow this user to set both.
+    fn set_times(&self, caller: &Caller, object: &ObjectFd, changes: &Changes) -> FsResult<()> {
         if object.is_owner(caller) || changes.needs_owner() || !self.identity.switches() {
             let set = self.identity.run_as(caller, || changes.set_times(object))?;
             return set.map_err(status);
@@ -140,12 +140,12 @@ impl Tree {
         changes.set_times(object).map_err(status)
     }
 
-    /// Sets those attributes of a new object that its creation has not set. Who is not user 0 sets
-    /// neither owner nor group.
+    /// Sets those attributes of a new object that its creation did not set. Only user 0 sets owner
+    /// and group.
     pub(super) fn apply_to_new(
         &self,
         caller: &Caller,
-        object: &Found,
+        object: &ObjectFd,
         new: &Sattr3,
     ) -> FsResult<()> {
         let mut changes = Changes::from(new);
@@ -155,7 +155,7 @@ impl Tree {
         if object.kind() != FileType::RegularFile {
             changes.size = None;
         }
-        // The permissions are there, and a default ACL may have cut them.
+        // The permissions are set already, and a default ACL may have reduced them.
         let now = mode(&object.stat);
         let missing = changes.mode.unwrap_or(0) & SPECIAL & !now;
         changes.mode = (missing != 0).then_some(now | missing);

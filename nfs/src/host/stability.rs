@@ -1,10 +1,10 @@
-//! Which bytes are on stable storage.
+//! Tracks which bytes are on stable storage.
 //!
-//! A file with bytes that were written and not committed stays open from before the first of them
-//! was written until they are committed: the kernel reports a failure to write them back to each
-//! descriptor that was open then, once. So a failure is seen, even if another process sees it
-//! first or the kernel forgets the inode meanwhile. After a failure the write verifier is another
-//! one, and clients write again what they have not committed (RFC 1813, section 3.3.21).
+//! A file with uncommitted bytes stays open from before its first write until its commit: the
+//! kernel reports a writeback failure once to each descriptor that was open at that time. So the
+//! server sees a failure even if another process sees it first, or if the kernel evicts the inode
+//! in between. After a failure the write verifier changes, and clients write their uncommitted
+//! bytes again (RFC 1813, section 3.3.21).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -20,7 +20,7 @@ use super::table::Id;
 use crate::file_system::FsResult;
 use crate::nfs3::Nfsstat3;
 
-/// The most files that are kept open. Beyond them the oldest one is synchronized.
+/// The maximum files that are kept open. Beyond it, the oldest one is synchronized.
 const MAX_FILES: usize = 1024;
 
 /// The write verifier, and the files with uncommitted bytes.
@@ -28,7 +28,7 @@ const MAX_FILES: usize = 1024;
 pub(super) struct Stability {
     verifier: AtomicU64,
     files: Mutex<Files>,
-    /// How many synchronizations fail.
+    /// The number of synchronizations that fail, for tests.
     #[cfg(test)]
     pub(super) failures: AtomicU64,
 }
@@ -42,18 +42,19 @@ struct Files {
 
 #[derive(Debug)]
 struct File {
-    kept: Arc<Kept>,
+    shared: Arc<SharedFile>,
     age: u64,
-    /// How many writes are in progress, and how many have begun.
+    /// The number of writes in progress, and the number of writes begun.
     writing: usize,
     begun: u64,
 }
 
-/// A descriptor, and who synchronizes it: the verifier changes before the next one may.
+/// A descriptor, and the lock of its synchronization: after a failure, the verifier must change
+/// before the next synchronization can succeed.
 #[derive(Debug)]
-struct Kept {
+struct SharedFile {
     file: OwnedFd,
-    turn: Mutex<()>,
+    sync_lock: Mutex<()>,
 }
 
 impl Files {
@@ -68,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A write in progress, whose bytes are not stable.
+/// A write in progress whose bytes are not stable.
 pub(super) struct Writing<'a> {
     stability: &'a Stability,
     id: Id,
@@ -100,13 +101,13 @@ impl Stability {
         })
     }
 
-    /// Returns the write verifier. A WRITE takes it before it writes, and a COMMIT after it has
-    /// synchronized: then a failure between them gives them different ones.
+    /// Returns the write verifier. A WRITE takes it before it writes, and a COMMIT after it
+    /// synchronizes, so that a failure in between gives them different verifiers.
     pub(super) fn verifier(&self) -> [u8; 8] {
         self.verifier.load(Ordering::SeqCst).to_be_bytes()
     }
 
-    /// Counts a write whose bytes are not stable. `open` opens a file that is not kept yet.
+    /// Counts a write whose bytes are not stable. `open` opens a file that is not open yet.
     pub(super) fn begin(
         &self,
         id: Id,
@@ -115,20 +116,20 @@ impl Stability {
         let mut files = lock(&self.files);
         if !files.by_id.contains_key(&id) {
             drop(files);
-            // The lock is free meanwhile.
+            // The lock is not held while the file is opened.
             let file = open()?;
             self.make_room();
             files = lock(&self.files);
             let age = files.next;
-            let kept = Arc::new(Kept {
+            let shared = Arc::new(SharedFile {
                 file,
-                turn: Mutex::default(),
+                sync_lock: Mutex::default(),
             });
             if !files.by_id.contains_key(&id) {
                 files.next += 1;
                 files.by_age.insert(age, id);
                 let file = File {
-                    kept,
+                    shared,
                     age,
                     writing: 0,
                     begun: 0,
@@ -145,8 +146,8 @@ impl Stability {
         Ok(Writing { stability, id })
     }
 
-    /// Synchronizes the oldest file if there are too many. A failure is one of its clients, who
-    /// learn of it by the verifier.
+    /// Synchronizes the oldest file if there are too many. The verifier reports a failure to the
+    /// clients of that file.
     fn make_room(&self) {
         let oldest = {
             let files = lock(&self.files);
@@ -158,31 +159,30 @@ impl Stability {
             idle.next().copied().filter(|_| is_full)
         };
         if let Some(id) = oldest {
-            // The verifier says it.
+            // The verifier reports a failure.
             let _ = self.commit(id);
         }
     }
 
-    /// Synchronizes the bytes of a file that are not stable. Returns `None` if there are none that
-    /// this server has written.
+    /// Synchronizes the unstable bytes of a file. Returns `None` if this server has written none.
     pub(super) fn commit(&self, id: Id) -> Option<FsResult<()>> {
-        let (kept, begun) = {
+        let (shared, begun) = {
             let files = lock(&self.files);
             let file = files.by_id.get(&id)?;
-            (file.kept.clone(), file.begun)
+            (file.shared.clone(), file.begun)
         };
-        let turn = lock(&kept.turn);
-        let synced = self.sync(&kept.file);
+        let guard = lock(&shared.sync_lock);
+        let synced = self.sync(&shared.file);
         let mut files = lock(&self.files);
         let unchanged = |file: &File| file.writing == 0 && file.begun == begun;
         if files.by_id.get(&id).is_some_and(unchanged) {
             files.remove(id);
         }
-        drop(turn);
+        drop(guard);
         Some(synced)
     }
 
-    /// Closes a file that is gone.
+    /// Closes a removed file.
     pub(super) fn forget(&self, id: Id) {
         lock(&self.files).remove(id);
     }
@@ -192,7 +192,7 @@ impl Stability {
         self.checked(fsync(file))
     }
 
-    /// Brings the bytes of a file to stable storage, and the attributes that are needed to read
+    /// Brings the bytes of a file to stable storage, with the attributes that are needed to read
     /// them.
     pub(super) fn sync_data(&self, file: &OwnedFd) -> FsResult<()> {
         self.checked(fdatasync(file))
@@ -203,12 +203,12 @@ impl Stability {
         self.checked(syncfs(any))
     }
 
-    /// Changes the verifier after a failure, which is always NFS3ERR_IO.
+    /// Changes the verifier after a failure. Every failure is NFS3ERR_IO.
     fn checked(&self, done: Result<(), Errno>) -> FsResult<()> {
         #[cfg(test)]
         let done = done.and_then(|()| self.fail());
         done.map_err(|_| {
-            // An odd number: no two of 2^64 changes give the same verifier.
+            // The increment is odd: no two of 2^64 changes give the same verifier.
             self.verifier
                 .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst);
             Nfsstat3::Io
@@ -251,13 +251,13 @@ mod tests {
         let writing = stability.begin((0, 1), open).unwrap();
         assert_eq!(stability.commit((0, 1)), Some(Ok(())));
         drop(writing);
-        // What was written after the first synchronization is not stable yet.
+        // Data written after the first synchronization are not stable yet.
         assert_eq!(stability.commit((0, 1)), Some(Ok(())));
         assert_eq!(stability.commit((0, 1)), None);
     }
 
     #[test]
-    fn the_oldest_file_makes_room_and_its_failure_shows() {
+    fn an_evicted_file_reports_its_failure() {
         let stability = Stability::new().unwrap();
         let before = stability.verifier();
         let file: OwnedFd = tempfile::tempfile().unwrap().into();

@@ -1,5 +1,5 @@
-//! System calls that rustix lacks: file handles, the user of a thread for file systems, and a umask
-//! of a thread's own.
+//! System calls that rustix lacks: file handles, the file system user of a thread, and the umask of
+//! a thread.
 #![allow(
     unsafe_code,
     reason = "no safe crate has these calls for one thread alone"
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 /// MAX_HANDLE_SZ.
 const MAX: u32 = 128;
 
-/// The handle that the kernel has for an object.
+/// The kernel's handle of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct KernelHandle {
     /// Its type, which the file system chooses.
@@ -21,7 +21,7 @@ pub(super) struct KernelHandle {
     pub(super) bytes: Vec<u8>,
 }
 
-/// `struct file_handle`, with room for the longest one.
+/// `struct file_handle` with the maximum size.
 #[repr(C)]
 struct FileHandle {
     len: u32,
@@ -29,7 +29,7 @@ struct FileHandle {
     bytes: [u8; MAX as usize],
 }
 
-/// Returns the handle of an object, by any descriptor of it.
+/// Returns the handle of an object by any of its descriptors.
 pub(super) fn name_to_handle(object: BorrowedFd<'_>) -> io::Result<KernelHandle> {
     let mut handle = FileHandle {
         len: MAX,
@@ -60,8 +60,8 @@ pub(super) fn name_to_handle(object: BorrowedFd<'_>) -> io::Result<KernelHandle>
     })
 }
 
-/// Opens an object with O_PATH by the handle that the kernel has for it. `mount` is a descriptor,
-/// without O_PATH, of any object of its file system.
+/// Opens an object by its kernel handle, with O_PATH. `mount` is a descriptor of any object of the
+/// file system, without O_PATH.
 pub(super) fn open_by_handle(mount: BorrowedFd<'_>, of: &KernelHandle) -> io::Result<OwnedFd> {
     let mut handle = FileHandle {
         len: 0,
@@ -87,15 +87,15 @@ pub(super) fn open_by_handle(mount: BorrowedFd<'_>, of: &KernelHandle) -> io::Re
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just created the descriptor, so that nothing else owns it.
+    // SAFETY: the kernel has just created the descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets the user as whom this thread alone uses file systems. Returns whether it is that user now.
+/// Sets the file system user of this thread. Returns true if it now has that user.
 pub(super) fn set_fs_user(uid: u32) -> bool {
-    // SAFETY: the calls take and return numbers alone. glibc and musl pass them to the kernel for
-    // the calling thread, and not to other threads as they do with setuid. The user -1 does not
-    // exist: the second call changes nothing, and returns the user.
+    // SAFETY: the calls take and return only numbers. glibc and musl pass them to the kernel for
+    // the calling thread only, unlike setuid. The user -1 does not exist: the second call changes
+    // nothing, and returns the current user.
     let now = unsafe {
         libc::setfsuid(uid);
         libc::setfsuid(u32::MAX)
@@ -103,8 +103,7 @@ pub(super) fn set_fs_user(uid: u32) -> bool {
     now.cast_unsigned() == uid
 }
 
-/// Sets the group as which this thread alone uses file systems. Returns whether it is that group
-/// now.
+/// Sets the file system group of this thread. Returns true if it now has that group.
 pub(super) fn set_fs_group(gid: u32) -> bool {
     // SAFETY: as for `set_fs_user`.
     let now = unsafe {
@@ -114,10 +113,10 @@ pub(super) fn set_fs_group(gid: u32) -> bool {
     now.cast_unsigned() == gid
 }
 
-/// Gives this thread a umask of its own, of nothing.
+/// Gives this thread its own umask, and clears it.
 pub(super) fn clear_umask_of_thread() -> io::Result<()> {
-    // SAFETY: the call takes a number alone. From here on this thread shares its umask and its
-    // current directory with no other, and Rust takes neither for shared.
+    // SAFETY: the call takes only a number. After it, this thread shares its umask and its current
+    // directory with no other thread, and Rust does not rely on either being shared.
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,8 +1,8 @@
-//! Objects by numbers, where the kernel gives no handle or opens none.
+//! Objects by numbers, for file systems whose kernel handles are missing or cannot be opened.
 //!
-//! The table keeps a descriptor of each object, so that no other object gets its number of an
-//! inode. It is bounded: the object that was not used for the longest time makes room, and its
-//! handle is stale.
+//! The table keeps a descriptor of each object, so that its inode number is not reused. The table
+//! is bounded: at the limit, the least recently used object is removed, and its handle becomes
+//! stale.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The device and the inode of an object.
 pub(super) type Id = (u64, u64);
 
-/// The number of the root, which never makes room and so is not in the table.
+/// The number of the root. The root is never removed, and so is not in the table.
 pub(super) const ROOT: u64 = 0;
 
 /// Descriptors by numbers.
@@ -25,11 +25,11 @@ pub(super) struct Table {
 struct Entries {
     by_number: HashMap<u64, Entry>,
     by_id: HashMap<Id, u64>,
-    /// The numbers, by when they were used.
+    /// The numbers in the order of their last use.
     by_use: BTreeMap<u64, u64>,
-    /// The time: it counts uses.
+    /// The number of uses so far.
     now: u64,
-    /// How many numbers were given.
+    /// The number of numbers assigned.
     given: u64,
 }
 
@@ -59,7 +59,7 @@ impl Entries {
 }
 
 impl Table {
-    /// Creates a table of at most so many objects.
+    /// Creates a table of at most `limit` objects.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             entries: Mutex::default(),
@@ -71,7 +71,7 @@ impl Table {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of an object, which is the same one as long as the table has it.
+    /// Returns the number of an object. It stays the same as long as the object is in the table.
     pub(super) fn number(&self, id: Id, object: &Arc<OwnedFd>) -> u64 {
         let mut entries = self.lock();
         if let Some(number) = entries.by_id.get(&id).copied() {
@@ -93,7 +93,7 @@ impl Table {
         number
     }
 
-    /// Returns the object of a number, if the table has it.
+    /// Returns the object of a number, if it is in the table.
     pub(super) fn get(&self, number: u64) -> Option<Arc<OwnedFd>> {
         self.lock().touch(number)
     }
@@ -115,19 +115,19 @@ mod tests {
     }
 
     #[test]
-    fn the_object_that_was_not_used_makes_room() {
+    fn the_least_recently_used_object_is_evicted() {
         let (table, object) = (Table::new(2), object());
         let numbers = [(0, 1), (0, 2)].map(|id| table.number(id, &object));
         assert_eq!(table.number((0, 1), &object), numbers[0]);
         let third = table.number((0, 3), &object);
         assert!(table.get(numbers[0]).is_some() && table.get(third).is_some());
         assert!(table.get(numbers[1]).is_none());
-        // A number is never used again.
+        // A number is never reused.
         assert!(table.number((0, 2), &object) > third);
     }
 
     #[test]
-    fn an_object_that_is_forgotten_is_closed() {
+    fn a_forgotten_object_is_closed() {
         let (table, object) = (Table::new(2), object());
         let number = table.number((0, 1), &object);
         assert_eq!(Arc::strong_count(&object), 2);

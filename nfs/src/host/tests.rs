@@ -1,4 +1,5 @@
-//! Synchronizations that fail: a disk does not fail on demand.
+//! Synchronization failures, which a real disk does not produce on demand, and the lifetime of
+//! descriptors.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,13 +20,13 @@ use crate::nfs3::{Createhow3, Nfsstat3, Sattr3, StableHow};
 use crate::wcc::Wcc;
 
 /// A directory that is served to the user of this process.
-struct Served {
+struct TestHost {
     host: HostFileSystem,
     caller: Caller,
     dir: TempDir,
 }
 
-impl Served {
+impl TestHost {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = HostConfig::new(HandleKey::random().unwrap());
@@ -38,13 +39,13 @@ impl Served {
         Self { host, caller, dir }
     }
 
-    /// Lets the next synchronizations fail.
+    /// Makes the next `count` synchronizations fail.
     fn fail(&self, count: u64) {
         let failures = &self.host.tree.stability.failures;
         failures.store(count, Ordering::SeqCst);
     }
 
-    /// Returns how many descriptors of a file this process has, whether it has a name or not.
+    /// Returns how many descriptors of a file this process has, even after its name was removed.
     fn descriptors(&self, name: &str) -> usize {
         let path = self.dir.path().join(name);
         let path = path.to_str().unwrap();
@@ -91,14 +92,14 @@ impl Served {
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_is_an_error_and_changes_the_verifier() {
-    let served = Served::new();
+async fn a_failed_commit_changes_the_verifier() {
+    let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     let first = served.write(&file, StableHow::Unstable).await.unwrap();
     assert_eq!(first.committed, StableHow::Unstable);
     served.fail(1);
     assert_eq!(served.commit(&file).await, Err(Nfsstat3::Io));
-    // Bytes that another client has not committed may be lost, too: it learns so.
+    // Uncommitted bytes of other clients may also be lost: the verifier reports it.
     let verifier = served.commit(&file).await.unwrap();
     assert_ne!(verifier, first.verifier);
     let again = served.write(&file, StableHow::Unstable).await.unwrap();
@@ -107,8 +108,8 @@ async fn a_commit_that_fails_is_an_error_and_changes_the_verifier() {
 }
 
 #[tokio::test]
-async fn a_stable_write_that_fails_to_be_stable_is_an_error() {
-    let served = Served::new();
+async fn a_failed_stable_write_is_an_error() {
+    let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     let mut verifier = served.commit(&file).await.unwrap();
     for stable in [StableHow::DataSync, StableHow::FileSync] {
@@ -123,8 +124,8 @@ async fn a_stable_write_that_fails_to_be_stable_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_change_of_names_that_is_not_stable_is_an_error() {
-    let served = Served::new();
+async fn a_failed_directory_sync_is_an_error() {
+    let served = TestHost::new();
     served.fail(1);
     assert_eq!(served.create(b"file").await, Err(Nfsstat3::Io));
     assert_eq!(served.create(b"file").await, Err(Nfsstat3::Exist));
@@ -140,10 +141,10 @@ async fn a_change_of_names_that_is_not_stable_is_an_error() {
 }
 
 #[tokio::test]
-async fn each_start_has_a_verifier_of_its_own() {
+async fn each_start_has_a_new_verifier() {
     let mut verifiers = Vec::new();
     for _ in 0..3 {
-        let served = Served::new();
+        let served = TestHost::new();
         let file = served.create(b"file").await.unwrap();
         verifiers.push(served.commit(&file).await.unwrap());
     }
@@ -153,8 +154,8 @@ async fn each_start_has_a_verifier_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_root_stays_whatever_the_table_has_room_for() {
-    let mut served = Served::new();
+async fn the_root_is_never_evicted() {
+    let mut served = TestHost::new();
     let key = HandleKey::random().unwrap();
     let mut tree = Tree::open(served.dir.path(), key, false).unwrap();
     tree.table = Table::new(1);
@@ -171,8 +172,8 @@ async fn the_root_stays_whatever_the_table_has_room_for() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_removed_is_not_kept_open() {
-    let served = Served::new();
+async fn a_removed_file_is_closed() {
+    let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     served.write(&file, StableHow::Unstable).await.unwrap();
     let is_open = || served.descriptors("file") > 0;
@@ -186,10 +187,10 @@ async fn a_file_that_is_removed_is_not_kept_open() {
     assert!(!is_open());
 }
 
-/// A disk has room again soon after a process of the host has removed a file.
+/// The disk space becomes free soon after a process of the host removes a file.
 #[tokio::test]
-async fn a_file_that_the_host_removes_is_closed_soon() {
-    let served = Served::new();
+async fn a_file_removed_by_the_host_is_closed_soon() {
+    let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     served.write(&file, StableHow::FileSync).await.unwrap();
     assert_eq!(served.read(&file).await.unwrap(), b"data");
@@ -199,7 +200,7 @@ async fn a_file_that_the_host_removes_is_closed_soon() {
     assert_eq!(served.read(&idle).await.unwrap(), b"");
     std::fs::remove_file(served.dir.path().join("idle")).unwrap();
     let start = Instant::now();
-    // Nobody calls meanwhile.
+    // No call arrives in the meantime.
     while served.descriptors("file") + served.descriptors("idle") > 0 {
         assert!(start.elapsed() < Duration::from_secs(30));
         std::thread::sleep(Duration::from_millis(100));
@@ -208,8 +209,8 @@ async fn a_file_that_the_host_removes_is_closed_soon() {
 
 /// The host cannot execute a file that is open for writing.
 #[tokio::test]
-async fn the_host_executes_what_a_client_has_written() {
-    let served = Served::new();
+async fn the_host_executes_a_file_written_by_a_client() {
+    let served = TestHost::new();
     let program = std::fs::read("/bin/true").unwrap();
     let half = program.len() / 2;
     for (name, parts, stable) in [
@@ -235,10 +236,10 @@ async fn the_host_executes_what_a_client_has_written() {
     }
 }
 
-/// A file of which many READs come is opened once.
+/// A file that is read many times is opened once.
 #[tokio::test]
-async fn a_file_stays_open_for_its_reader_and_its_writer() {
-    let served = Served::new();
+async fn a_file_stays_open_between_calls() {
+    let served = TestHost::new();
     let file = served.create(b"file").await.unwrap();
     for _ in 0..4 {
         served.write(&file, StableHow::FileSync).await.unwrap();

@@ -1,8 +1,8 @@
-//! The directory that is served, and the objects below it.
+//! The served directory, and the objects below it.
 //!
-//! An object is opened with O_PATH, by its handle or by one name in a directory that is open. So
-//! no path is walked that somebody else may change meanwhile, and nothing is opened for its content
-//! before its type is known.
+//! An object is opened with O_PATH, by its handle or by one name in an open directory. So no path
+//! is walked that another process can change at the same time, and no object is opened for its
+//! content before its type is known.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -20,12 +20,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::attributes;
 use super::errno::{lookup_status, status};
-use super::handles::{Handles, Inner};
+use super::handles::{HandleContent, Handles};
 use super::identity::Identity;
 use super::key::HandleKey;
 use super::locks::Locks;
 use super::open_files::OpenFiles;
-use super::recent::Recent;
+use super::recent::RecentCache;
 use super::stability::Stability;
 use super::sys;
 use super::table::{Id, ROOT, Table};
@@ -35,18 +35,18 @@ use crate::handle::{FileHandle, Object};
 use crate::nfs3::{Fattr3, Nfsstat3};
 use crate::wcc::Wcc;
 
-/// How many directories `..` goes up until it must have come to the root.
+/// The maximum directories between an object and the root.
 const MAX_DEPTH: usize = 4096;
-/// The most objects that the table keeps open.
+/// The maximum objects that the table keeps open.
 const MAX_TABLE: u64 = 1 << 20;
-/// The most descriptors of one kind that stay open after their use.
+/// The maximum descriptors of one kind that stay open after their use.
 const MAX_RECENT: usize = 4096;
-/// Only one name is looked up at a time: nothing leads elsewhere.
+/// Each lookup resolves a single name, which cannot lead elsewhere.
 const ONE_NAME: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-/// How an object is opened at first.
+/// The flags with which an object is first opened.
 const BY_PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The directory that is served, with what its operations need.
@@ -54,34 +54,34 @@ const BY_PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEX
 pub(super) struct Tree {
     root: OwnedFd,
     root_id: Id,
-    /// `/proc/self/fd`: an open object is opened again by its number there.
+    /// `/proc/self/fd`: an open object is reopened by its number there.
     descriptors: OwnedFd,
     handles: Handles,
     pub(super) table: Table,
-    /// Objects by the kernel's handles.
-    objects: Recent<FileHandle, Arc<OwnedFd>>,
+    /// Objects by their kernel handles.
+    objects: RecentCache<FileHandle, Arc<OwnedFd>>,
     pub(super) open_files: OpenFiles,
-    /// Whether the kernel's handles can be opened.
+    /// Whether kernel handles can be opened.
     pub(super) opens_handles: bool,
     pub(super) identity: Identity,
     pub(super) stability: Stability,
     locks: Locks,
-    /// The most bytes of a file.
+    /// The maximum bytes of a file.
     pub(super) max_size: u64,
-    /// Whether `d_off` of the file system is a cookie.
+    /// Whether `d_off` of the file system can be used as a cookie.
     pub(super) has_cookies: bool,
     /// Whether a change of names or attributes is on stable storage before its reply.
     pub(super) syncs_changes: bool,
 }
 
-/// An object that is open with O_PATH, and its attributes at that time.
+/// An object that is open with O_PATH, and its attributes at the time of the open.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ObjectFd {
     pub(super) fd: Arc<OwnedFd>,
     pub(super) stat: Stat,
 }
 
-impl Found {
+impl ObjectFd {
     pub(super) fn new(fd: impl Into<Arc<OwnedFd>>) -> Result<Self, Errno> {
         let fd = fd.into();
         let stat = fstat(&fd)?;
@@ -117,20 +117,20 @@ impl Found {
     }
 }
 
-/// File systems whose `d_off` finds the next entry, whatever is added and removed meanwhile: ext2
-/// to ext4, XFS, Btrfs.
+/// Returns true for file systems whose `d_off` finds the next entry in spite of additions and
+/// removals: ext2 to ext4, XFS and Btrfs.
 fn has_cookies(root: &OwnedFd) -> Result<bool, Errno> {
     let magic = u64::try_from(fstatfs(root)?.f_type).unwrap_or(0);
     Ok([0xef53, 0x5846_5342, 0x9123_683e].contains(&magic))
 }
 
-/// Returns how many descriptors of one kind stay open after their use: all kinds take less than a
-/// half of the limit on them.
+/// Returns how many descriptors of one kind stay open after their use. All kinds together take less
+/// than half of the limit.
 fn recent_limit(limit: u64) -> usize {
     usize::try_from(limit / 8).map_or(MAX_RECENT, |limit| limit.min(MAX_RECENT))
 }
 
-/// Raises the limit on descriptors as far as it goes. Returns the limit, and how many the table may
+/// Raises the limit on descriptors to the maximum. Returns the limit, and how many the table may
 /// keep.
 fn descriptor_limits() -> (u64, usize) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -138,7 +138,7 @@ fn descriptor_limits() -> (u64, usize) {
         current: maximum,
         maximum,
     };
-    // With the old limit the table is smaller.
+    // If this fails, the old limit gives a smaller table.
     let _ = setrlimit(Resource::Nofile, raised);
     let now = getrlimit(Resource::Nofile).current.unwrap_or(MAX_TABLE);
     (now, usize::try_from(now.min(MAX_TABLE) / 2).unwrap_or(0))
@@ -178,14 +178,14 @@ impl Tree {
                 key,
                 start,
             },
-            objects: Recent::new(recent_limit(limits.0)),
+            objects: RecentCache::new(recent_limit(limits.0)),
             open_files: OpenFiles::new(recent_limit(limits.0)),
             table: Table::new(limits.1),
             opens_handles: kernels.is_some(),
             identity: Identity::of_thread()?,
             stability: Stability::new()?,
             locks: Locks::default(),
-            // Beyond the limit the kernel would end the server by SIGXFSZ.
+            // Beyond this limit, the kernel would kill the server with SIGXFSZ.
             max_size: limit.min(i64::MAX.cast_unsigned()),
             has_cookies: has_cookies(&root)?,
             syncs_changes: true,
@@ -194,27 +194,27 @@ impl Tree {
     }
 
     /// Opens the root.
-    pub(super) fn root(&self) -> Result<Found, Errno> {
-        Found::new(openat(&self.root, ".", BY_PATH, Mode::empty())?)
+    pub(super) fn root(&self) -> Result<ObjectFd, Errno> {
+        ObjectFd::new(openat(&self.root, ".", BY_PATH, Mode::empty())?)
     }
 
-    pub(super) fn is_root(&self, found: &Found) -> bool {
+    pub(super) fn is_root(&self, found: &ObjectFd) -> bool {
         found.id() == self.root_id
     }
 
-    /// Returns true if a handle is one of this export.
+    /// Returns true if a handle belongs to this export.
     pub(super) fn owns(&self, handle: &FileHandle) -> bool {
         self.handles.decode(handle).is_ok()
     }
 
     /// Opens the object of a handle.
-    pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<Found> {
-        // A handle that is there has been decoded.
+    pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<ObjectFd> {
+        // A cached handle was decoded before.
         let (fd, is_known) = match self.objects.get(handle) {
             Some(fd) => (fd, true),
             None => (self.open_handle(handle)?, false),
         };
-        let found = Found::new(fd).map_err(|errno| {
+        let found = ObjectFd::new(fd).map_err(|errno| {
             self.objects.remove(handle);
             status(errno)
         })?;
@@ -229,34 +229,34 @@ impl Tree {
         Ok(found)
     }
 
-    /// Opens the object of a handle anew.
+    /// Opens the object of a handle that is not cached.
     fn open_handle(&self, handle: &FileHandle) -> FsResult<Arc<OwnedFd>> {
         match self.handles.decode(handle)? {
-            Inner::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
+            HandleContent::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
                 .map(Arc::new)
                 .map_err(|error| open_status(&error)),
-            Inner::Number(ROOT) => Ok(self.root().map_err(status)?.fd),
-            Inner::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale),
+            HandleContent::Number(ROOT) => Ok(self.root().map_err(status)?.fd),
+            HandleContent::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale),
         }
     }
 
-    /// Keeps an object open that is likely to be used again. What has a number is in the table.
-    fn keep(&self, handle: &FileHandle, found: &Found) {
+    /// Keeps an object open that is likely to be used again. Numbered objects are in the table.
+    fn keep(&self, handle: &FileHandle, found: &ObjectFd) {
         if self.opens_handles && Handles::is_of_kernel(handle) {
             let (key, fd) = (*handle, found.fd.clone());
             self.objects.insert(key, found.id(), fd);
         }
     }
 
-    /// Closes what was not used for some time.
+    /// Closes descriptors that were not used for some time.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         self.objects.sweep(now);
         self.open_files.sweep(now);
     }
 
-    /// Closes what is kept open of an object that is gone.
-    pub(super) fn forget(&self, gone: &Found) {
+    /// Closes the descriptors of a removed object.
+    pub(super) fn forget(&self, gone: &ObjectFd) {
         self.objects.forget(gone.id());
         self.open_files.forget(gone.id());
         self.table.forget(gone.id());
@@ -268,25 +268,25 @@ impl Tree {
         let fsid = if device == self.root_id.0 {
             export
         } else {
-            // A subvolume, in which numbers of inodes begin anew.
+            // This is a subvolume, in which inode numbers start again.
             export ^ self.handles.key.code(&device.to_be_bytes())
         };
         attributes::attributes(stat, fsid)
     }
 
-    /// Returns the code of a name, which is its position in a directory without cookies.
+    /// Returns the hash of a name, which is its position in a directory without cookies.
     pub(super) fn code(&self, name: &[u8]) -> u64 {
         self.handles.key.code(name)
     }
 
     /// Returns the handle of an object.
-    pub(super) fn handle(&self, found: &Found) -> FsResult<FileHandle> {
+    pub(super) fn handle(&self, found: &ObjectFd) -> FsResult<FileHandle> {
         let inner = if self.opens_handles {
             sys::name_to_handle(found.fd.as_fd()).ok()
         } else {
             None
         };
-        let handle = inner.and_then(|inner| self.handles.encode(&Inner::Kernel(inner)));
+        let handle = inner.and_then(|inner| self.handles.encode(&HandleContent::Kernel(inner)));
         handle.map_or_else(
             || {
                 let number = if self.is_root(found) {
@@ -294,44 +294,44 @@ impl Tree {
                 } else {
                     self.table.number(found.id(), &found.fd)
                 };
-                let handle = self.handles.encode(&Inner::Number(number));
+                let handle = self.handles.encode(&HandleContent::Number(number));
                 handle.ok_or(Nfsstat3::Serverfault)
             },
             Ok,
         )
     }
 
-    pub(super) fn object(&self, found: &Found) -> FsResult<Object> {
+    pub(super) fn object(&self, found: &ObjectFd) -> FsResult<Object> {
         Ok(Object {
             handle: self.handle(found)?,
             attributes: self.attributes(&found.stat),
         })
     }
 
-    /// Returns an object that its client is about to use.
-    pub(super) fn object_to_use(&self, found: &Found) -> FsResult<Object> {
+    /// Returns an object that its client is likely to use next.
+    pub(super) fn object_to_use(&self, found: &ObjectFd) -> FsResult<Object> {
         let object = self.object(found)?;
         self.keep(&object.handle, found);
         Ok(object)
     }
 
-    /// Opens an object by its name in a directory, which is neither `.` nor `..`.
-    pub(super) fn child(&self, dir: &Found, name: &[u8]) -> Result<Found, Errno> {
-        Found::new(openat2(&dir.fd, name, BY_PATH, Mode::empty(), ONE_NAME)?)
+    /// Opens an object by its name in a directory. The name is neither `.` nor `..`.
+    pub(super) fn child(&self, dir: &ObjectFd, name: &[u8]) -> Result<ObjectFd, Errno> {
+        ObjectFd::new(openat2(&dir.fd, name, BY_PATH, Mode::empty(), ONE_NAME)?)
     }
 
-    /// Opens the parent of a directory: that of the root is the root.
-    pub(super) fn parent(&self, caller: &Caller, dir: &Found) -> FsResult<Found> {
-        let above = |found: &Found| {
+    /// Opens the parent of a directory. The parent of the root is the root.
+    pub(super) fn parent(&self, caller: &Caller, dir: &ObjectFd) -> FsResult<ObjectFd> {
+        let above = |found: &ObjectFd| {
             let no_mount = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-            Found::new(openat2(&found.fd, "..", BY_PATH, Mode::empty(), no_mount)?)
+            ObjectFd::new(openat2(&found.fd, "..", BY_PATH, Mode::empty(), no_mount)?)
         };
         if self.is_root(dir) {
             return Ok(dir.clone());
         }
         let parent = self.identity.run_as(caller, || above(dir))?;
         let parent = parent.map_err(lookup_status)?;
-        // Somebody may have moved the directory out of the export.
+        // Another process may have moved the directory out of the export.
         let mut at = parent.clone();
         for _ in 0..MAX_DEPTH {
             if self.is_root(&at) {
@@ -346,30 +346,30 @@ impl Tree {
         Err(Nfsstat3::Stale)
     }
 
-    /// Opens an object again, for its content.
-    pub(super) fn reopen(&self, found: &Found, flags: OFlags) -> Result<OwnedFd, Errno> {
-        // Without NONBLOCK a lease of another process would be waited for.
+    /// Opens an object again, to access its content.
+    pub(super) fn reopen(&self, found: &ObjectFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+        // Without NONBLOCK the open would wait for another process to release a lease.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let number = DecInt::from_fd(&*found.fd);
         openat(&self.descriptors, number, flags, Mode::empty())
     }
 
-    /// Returns the place of an object that is open, for calls that need a path.
-    pub(super) fn path(&self, found: &Found) -> (&OwnedFd, DecInt) {
+    /// Returns the path of an open object, for system calls that need a path.
+    pub(super) fn path(&self, found: &ObjectFd) -> (&OwnedFd, DecInt) {
         (&self.descriptors, DecInt::from_fd(&*found.fd))
     }
 
-    /// Returns whether this thread's user has access to an object.
-    pub(super) fn may(&self, found: &Found, access: Access) -> bool {
+    /// Returns true if this thread's user has access to an object.
+    pub(super) fn may(&self, found: &ObjectFd, access: Access) -> bool {
         let (dir, number) = self.path(found);
         accessat(dir, number, access, AtFlags::EACCESS).is_ok()
     }
 
-    /// Changes an object, with its attributes before and after. No other client changes it
-    /// between.
+    /// Changes an object, and records its attributes before and after. No other client changes it
+    /// in between.
     pub(super) fn change<T>(
         &self,
-        object: &Found,
+        object: &ObjectFd,
         wcc: &mut Wcc,
         change: impl FnOnce() -> FsResult<T>,
     ) -> FsResult<T> {
@@ -381,11 +381,11 @@ impl Tree {
         })
     }
 
-    /// Changes two objects, with their attributes before and after.
+    /// Changes two objects, and records their attributes before and after.
     pub(super) fn change_both<T>(
         &self,
-        (one, one_wcc): (&Found, &mut Wcc),
-        (other, other_wcc): (&Found, &mut Wcc),
+        (one, one_wcc): (&ObjectFd, &mut Wcc),
+        (other, other_wcc): (&ObjectFd, &mut Wcc),
         change: impl FnOnce() -> FsResult<T>,
     ) -> FsResult<T> {
         self.locks.with_both(one.id(), other.id(), || {
@@ -398,20 +398,20 @@ impl Tree {
         })
     }
 
-    fn set_before(&self, object: &Found, wcc: &mut Wcc) {
+    fn set_before(&self, object: &ObjectFd, wcc: &mut Wcc) {
         if let Ok(stat) = fstat(&object.fd) {
             wcc.set_before(&self.attributes(&stat));
         }
     }
 
-    pub(super) fn set_after(&self, object: &Found, wcc: &mut Wcc) {
+    pub(super) fn set_after(&self, object: &ObjectFd, wcc: &mut Wcc) {
         if let Ok(stat) = fstat(&object.fd) {
             wcc.set_after(&self.attributes(&stat));
         }
     }
 
     /// Brings a change of names or attributes to stable storage (RFC 1813, section 4.7).
-    pub(super) fn sync_change(&self, object: &Found) -> FsResult<()> {
+    pub(super) fn sync_change(&self, object: &ObjectFd) -> FsResult<()> {
         if !self.syncs_changes {
             return Ok(());
         }
@@ -423,13 +423,13 @@ impl Tree {
         };
         match opened {
             Some(opened) => self.stability.sync(&opened),
-            // What cannot be opened is synchronized with everything else.
+            // An object that cannot be opened is synchronized with the whole file system.
             None => self.stability.sync_all(&self.root),
         }
     }
 }
 
-/// Returns the error of NFS for a handle that cannot be opened.
+/// Returns the NFS error for a handle that cannot be opened.
 fn open_status(error: &io::Error) -> Nfsstat3 {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::STALE | Errno::NOENT | Errno::INVAL) => Nfsstat3::Stale,

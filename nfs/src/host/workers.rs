@@ -1,8 +1,8 @@
-//! The threads on which operations of the host's file system wait.
+//! The worker threads on which operations of the host's file system block.
 //!
-//! A call of the kernel may take as long as a disk takes. So no operation runs on the thread of a
-//! connection. There is a limit to the threads, and a lower one to those that work for one object:
-//! an object that is slow delays no other one.
+//! A system call may take as long as a disk takes, so no operation runs on the thread of a
+//! connection. The number of threads is limited, and so is the number that works for one object: a
+//! slow object delays no other one.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,18 +16,18 @@ use crate::file_system::FsResult;
 use crate::handle::FileHandle;
 use crate::nfs3::Nfsstat3;
 
-/// The most threads.
+/// The maximum number of threads.
 const MAX_THREADS: usize = 64;
-/// The most threads that work for one object.
+/// The maximum number of threads that work for one object.
 const MAX_OF_ONE: usize = 8;
-/// How long a thread waits for work before it ends.
+/// How long an idle thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// After how long without work a thread tidies up.
+/// How long a thread is idle before it tidies up.
 const TIDY: Duration = Duration::from_secs(2);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads, and what waits for one.
+/// The threads and their queue.
 #[derive(Clone, Default)]
 pub(super) struct Workers(Arc<Shared>);
 
@@ -41,7 +41,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     ready: VecDeque<(FileHandle, Job)>,
-    /// The objects with work that runs or is ready, and the work that may not run yet.
+    /// The objects with running or ready work, and their work that must wait.
     busy: HashMap<FileHandle, Busy>,
     threads: usize,
     idle: usize,
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Makes the next work of an object ready, after some has ended.
+    /// Makes the next work of an object ready after other work of it has ended.
     fn finish(&mut self, object: FileHandle) {
         let Some(busy) = self.busy.get_mut(&object) else {
             return;
@@ -103,7 +103,7 @@ impl Shared {
             state = woken;
             if timeout.timed_out() && state.ready.is_empty() {
                 waited += TIDY;
-                // It counts as idle no more: work that comes meanwhile needs another thread.
+                // The thread is no longer idle: new work needs another thread.
                 state.idle -= 1;
                 drop(state);
                 self.tidy.iter().for_each(|tidy| tidy());
@@ -114,13 +114,13 @@ impl Shared {
         }
     }
 
-    /// Works until there has been nothing to do for some time.
+    /// Runs jobs until there has been none for some time.
     fn work(&self) {
-        // A thread that has no umask of its own would create files with a mode that nobody chose.
+        // A thread without its own umask would create files with the umask of the process.
         let prepared = sys::clear_umask_of_thread().is_ok();
         while let Some((object, job)) = self.next() {
             if prepared {
-                // The caller learns of a panic by the end of its channel.
+                // The caller notices a panic by the end of its channel.
                 let _ = catch_unwind(AssertUnwindSafe(job));
             } else {
                 drop(job);
@@ -132,7 +132,7 @@ impl Shared {
         }
     }
 
-    /// Counts a thread less, and starts another one if it has ended with work left.
+    /// Removes a thread from the count, and starts another one if work is left.
     fn end(self: Arc<Self>) {
         let mut state = self.lock();
         state.threads -= 1;
@@ -143,7 +143,7 @@ impl Shared {
     }
 }
 
-/// Starts a thread. Without one, the work waits for those that are there.
+/// Starts a thread. If that fails, the work waits for the existing threads.
 fn start(shared: &Arc<Shared>, state: &mut State) {
     let worker = shared.clone();
     let builder = std::thread::Builder::new().name("nfs-host".to_owned());
@@ -154,14 +154,14 @@ fn start(shared: &Arc<Shared>, state: &mut State) {
     if started.is_ok() {
         state.threads += 1;
     } else if state.threads == 0 {
-        // Nobody would ever do it: its callers learn so.
+        // There is no thread: dropping the work reports an error to its callers.
         state.ready.clear();
         state.busy.clear();
     }
 }
 
 impl Workers {
-    /// Creates threads that also tidy up when they have nothing else to do.
+    /// Creates the pool. Idle threads also call `tidy`.
     pub(super) fn new(tidy: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             tidy: Some(Box::new(tidy)),
@@ -169,15 +169,15 @@ impl Workers {
         }))
     }
 
-    /// Does work for an object on one of the threads, and waits for it. Work that has begun is
-    /// done, even if nobody waits any more.
+    /// Runs work for an object on one of the threads, and waits for it. Work that has begun is
+    /// completed, even if the future is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         object: &FileHandle,
         work: impl FnOnce() -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
         let (result, done) = oneshot::channel();
-        // Nobody may wait any more.
+        // The caller may have stopped waiting.
         let job = Box::new(move || drop(result.send(work())));
         self.submit(*object, job);
         done.await.unwrap_or(Err(Nfsstat3::Serverfault))
@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_is_slow_delays_no_other() {
+    async fn a_slow_object_delays_no_other() {
         let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
         let blocked = Arc::new(Mutex::new(blocked));
         let slow: Vec<_> = (0..3 * MAX_THREADS)
             .map(|_| {
                 let (workers, blocked) = (workers.clone(), blocked.clone());
                 tokio::spawn(async move {
-                    // They end when the other end of the channel does.
+                    // They end when the other end of the channel is dropped.
                     let wait = move || {
                         let received = blocked.lock().unwrap().recv();
                         received.map_err(|_| Nfsstat3::Jukebox)
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_an_error_of_its_own() {
+    async fn a_panic_fails_only_its_own_work() {
         let workers = Workers::default();
         for _ in 0..2 * MAX_OF_ONE {
             let panics = || -> FsResult<()> { panic!("expected by a test") };
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_a_limit_to_the_threads() {
+    async fn the_number_of_threads_is_limited() {
         let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
         let blocked = Arc::new(Mutex::new(blocked));
         let all: Vec<_> = (0..200)

@@ -1,8 +1,8 @@
-//! How much memory a file system may use.
+//! The memory limit of a file system.
 
 use crate::nfs3::Nfsstat3;
 
-/// Bytes that are used, and that may be.
+/// The used bytes, and their limit.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: u64,
@@ -14,7 +14,7 @@ impl Budget {
         Self { used: 0, limit }
     }
 
-    /// Takes bytes, or fails with NFS3ERR_NOSPC.
+    /// Takes bytes from the budget, or fails with NFS3ERR_NOSPC.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), Nfsstat3> {
         let used = self.used.saturating_add(bytes);
         if used > self.limit {

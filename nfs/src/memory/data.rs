@@ -1,4 +1,4 @@
-//! The bytes of a regular file: pages, of which those that were never written do not exist.
+//! The bytes of a regular file, in pages. Pages that were never written do not exist.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,30 +9,30 @@ use oncrpc::xdr::{Item, SharedBytes};
 use super::budget::Budget;
 use crate::nfs3::Nfsstat3;
 
-/// The most bytes of a page.
+/// The maximum bytes of a page.
 const PAGE: usize = 128 << 10;
-/// The least bytes of a page.
+/// The minimum bytes of a page.
 const MIN_PAGE: usize = 64;
-/// What a page costs beyond its bytes.
+/// The cost of a page beyond its bytes.
 const PAGE_COST: u64 = 64;
 
-/// The bytes of a file. A page may have fewer bytes than [`PAGE`]: zeros follow them.
+/// The bytes of a file. A page may have fewer bytes than [`PAGE`]: the rest of it is zeros.
 #[derive(Debug, Default)]
 pub(super) struct Data {
     pages: BTreeMap<u64, Arc<Vec<u8>>>,
     size: u64,
-    /// Bytes that were taken from the budget.
+    /// The bytes taken from the budget.
     allocated: u64,
 }
 
-/// Returns the page of an offset, and the offset in it.
+/// Returns the page of an offset, and the offset within it.
 fn split(offset: u64) -> (u64, usize) {
     // Less than `PAGE`.
     let within = usize::try_from(offset % PAGE as u64).unwrap_or(0);
     (offset / PAGE as u64, within)
 }
 
-/// Returns how long a page is that holds so many bytes.
+/// Returns the length of a page that holds this many bytes.
 fn page_len(bytes: usize) -> usize {
     bytes.next_power_of_two().clamp(MIN_PAGE, PAGE)
 }
@@ -46,7 +46,7 @@ impl Data {
         self.allocated
     }
 
-    /// Returns at most `count` bytes. Those of one page are shared and not copied.
+    /// Returns at most `count` bytes. Bytes of a single page are shared, not copied.
     pub(super) fn read(&self, offset: u64, count: u32) -> Item<'static> {
         let left = self.size.saturating_sub(offset).min(count.into());
         let count = usize::try_from(left).unwrap_or(0);
@@ -75,7 +75,7 @@ impl Data {
         bytes
     }
 
-    /// Writes bytes, as many as the budget allows. Fails if it allows none.
+    /// Writes as many bytes as the budget allows. Fails if it allows none.
     pub(super) fn write(
         &mut self,
         offset: u64,
@@ -124,7 +124,7 @@ impl Data {
         Ok(())
     }
 
-    /// Sets the size. Bytes that are added are zeros and take no memory.
+    /// Sets the size. Added bytes are zeros and take no memory.
     pub(super) fn set_size(&mut self, size: u64, budget: &mut Budget) {
         if size < self.size {
             self.cut(size);
@@ -153,8 +153,7 @@ impl Data {
     }
 }
 
-/// Returns the parts of a range that are in one page each: their offsets, and the ranges of the
-/// bytes.
+/// Splits a range at page boundaries: returns the offset of each piece, and its range of the bytes.
 fn pieces(offset: u64, count: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_does_not_change_by_a_write() {
+    fn a_write_does_not_change_read_data() {
         let (mut data, mut budget) = (Data::default(), budget());
         data.write(0, b"before", &mut budget).unwrap();
         let read = data.read(0, 6);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_cut_off_are_zeros_when_the_file_grows_again() {
+    fn truncated_bytes_are_zeros_after_growth() {
         let (mut data, mut budget) = (Data::default(), budget());
         let end = PAGE as u64 * 3 + 17;
         data.write(0, &vec![9; PAGE * 4], &mut budget).unwrap();

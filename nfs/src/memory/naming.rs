@@ -1,4 +1,4 @@
-//! Names: objects are created, found, renamed and removed.
+//! Creation, lookup, renaming and removal of objects.
 
 use super::data::Data;
 use super::node::{Content, Directory, EXECUTE, Node, READ, STICKY, WRITE};
@@ -9,10 +9,10 @@ use crate::file_system::FsResult;
 use crate::name::Name;
 use crate::nfs3::{Createhow3, Nfsstat3, Sattr3, SetSize3};
 
-/// The most names of an object.
+/// The maximum names of an object.
 pub(super) const LINK_MAX: u32 = 65_000;
 impl Tree {
-    /// Returns a directory that a caller may search.
+    /// Returns a directory, if a caller may search it.
     fn searched(&self, caller: &Caller, dir: u64) -> FsResult<(&Node, &Directory)> {
         let node = self.node(dir)?;
         let directory = node.directory()?;
@@ -44,7 +44,7 @@ impl Tree {
         self.touch(dir)
     }
 
-    /// Adds an object with a name that is not there.
+    /// Adds an object with a name that does not exist.
     fn add_named(&mut self, dir: u64, name: Name<'_>, node: Node) -> FsResult<u64> {
         let id = self.add(node)?;
         if let Err(error) = self.add_name(dir, name, id) {
@@ -54,7 +54,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// Creates an object that is no directory and no regular file.
+    /// Creates an object that is neither a directory nor a regular file.
     pub(super) fn create_other(
         &mut self,
         caller: &Caller,
@@ -121,7 +121,7 @@ impl Tree {
         self.add_named(dir, name, node)
     }
 
-    /// Checks whether a create of a name that is there succeeds, and sets the size if it does.
+    /// Checks whether a create with an existing name succeeds, and sets the size if it does.
     fn create_existing(&mut self, caller: &Caller, id: u64, how: &Createhow3) -> FsResult<()> {
         match (&self.node(id)?.content, how) {
             (Content::File(_, Some(first)), Createhow3::Exclusive(verifier))
@@ -155,14 +155,14 @@ impl Tree {
         Ok(id)
     }
 
-    /// Takes a name away from an object, which ends with its last name.
+    /// Removes a name of an object, and the object with its last name.
     fn drop_name(&mut self, dir: u64, name: Name<'_>) -> FsResult<()> {
         self.directory_mut(dir)?.remove(name.as_bytes());
         self.budget.give_back(name_cost(name.as_bytes()));
         self.touch(dir)
     }
 
-    /// Takes a link away from an object, which ends with its last one.
+    /// Removes a link of an object, and the object with its last link.
     fn unlink(&mut self, dir: u64, id: u64) -> FsResult<()> {
         let now = self.now();
         let node = self.node_mut(id)?;
@@ -261,7 +261,7 @@ impl Tree {
         }
     }
 
-    /// Gives the name of a target that is compatible to another object.
+    /// Replaces a compatible target with another object.
     fn replace(
         &mut self,
         caller: &Caller,
@@ -280,7 +280,7 @@ impl Tree {
         self.touch(to)
     }
 
-    /// Sets the parent of an object that was moved.
+    /// Sets the parent of a moved object.
     fn set_parent(&mut self, id: u64, from: u64, to: u64) -> FsResult<()> {
         let now = self.now();
         let node = self.node_mut(id)?;

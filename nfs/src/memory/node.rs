@@ -1,4 +1,4 @@
-//! Objects, and what callers may do with them.
+//! Objects, and the permissions of callers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use super::data::Data;
 use crate::caller::Caller;
 use crate::nfs3::{Fattr3, Ftype3, Nfsstat3, Nfstime3, Specdata3};
 
-/// Permission to read, in the mode bits of others.
+/// The permission to read, in the mode bits of others.
 pub(super) const READ: u32 = 4;
-/// Permission to write.
+/// The permission to write.
 pub(super) const WRITE: u32 = 2;
-/// Permission to execute a file, and to search a directory.
+/// The permission to execute a file, or to search a directory.
 pub(super) const EXECUTE: u32 = 1;
-/// Only owners remove names from such a directory.
+/// Only owners may remove names from a directory with this bit.
 pub(super) const STICKY: u32 = 0o1000;
 pub(super) const SET_GID: u32 = 0o2000;
 pub(super) const SET_UID: u32 = 0o4000;
 
-/// The cookie of a directory's first name. Those before are for `.` and `..`.
+/// The cookie of the first name. `.` and `..` have the cookies before.
 const FIRST_COOKIE: u64 = 3;
 
 /// An object of the file system.
@@ -36,7 +36,7 @@ pub(super) struct Node {
     pub(super) content: Content,
 }
 
-/// What kind of object it is.
+/// The type-specific content of an object.
 #[derive(Debug)]
 pub(super) enum Content {
     /// A regular file, with the verifier of the exclusive create that made it.
@@ -52,7 +52,7 @@ pub(super) enum Content {
 pub(super) struct Directory {
     pub(super) parent: u64,
     by_name: HashMap<Arc<[u8]>, u64>,
-    /// The names in the order of their cookies. A cookie belongs to one name for ever.
+    /// The names in the order of their cookies. The cookie of a name is never reused.
     by_cookie: BTreeMap<u64, (Arc<[u8]>, u64)>,
     next_cookie: u64,
 }
@@ -72,7 +72,7 @@ impl Directory {
         self.by_cookie.get(cookie).map(|(_, id)| *id)
     }
 
-    /// Adds a name. One that is there gets another object.
+    /// Adds a name, or replaces the object of an existing name.
     pub(super) fn insert(&mut self, name: &[u8], id: u64) {
         if let Some(cookie) = self.by_name.get(name) {
             if let Some(entry) = self.by_cookie.get_mut(cookie) {
@@ -103,7 +103,7 @@ impl Directory {
         entries.map(|(cookie, (name, id))| (*cookie, &**name, *id))
     }
 
-    /// Returns true if a cookie may have been given out.
+    /// Returns true if a cookie may have been issued.
     pub(super) fn knows(&self, cookie: u64) -> bool {
         cookie < self.next_cookie
     }
@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// Returns the size, and the bytes that it takes.
+    /// Returns the size, and the bytes that the content takes.
     fn sizes(&self) -> (u64, u64) {
         match &self.content {
             Content::File(data, _) => (data.size(), data.allocated()),
@@ -172,7 +172,7 @@ impl Node {
         caller.is_root() || caller.uid == self.uid
     }
 
-    /// Returns those of [`READ`], [`WRITE`] and [`EXECUTE`] that a caller has.
+    /// Returns the permissions of a caller: [`READ`], [`WRITE`] and [`EXECUTE`].
     pub(super) fn permissions(&self, caller: &Caller) -> u32 {
         if caller.is_root() {
             let executes = self.is_directory() || self.mode & 0o111 != 0;

@@ -7,7 +7,7 @@ use crate::file_system::FsResult;
 use crate::nfs3::{Nfsstat3, Nfstime3, Sattr3};
 use crate::sattr::{Changes, NewTime};
 
-/// The most bytes of a file.
+/// The maximum bytes of a file.
 pub(super) const MAX_SIZE: u64 = 1 << 40;
 impl Changes {
     /// Checks that a caller may make the changes.
@@ -39,7 +39,7 @@ impl Changes {
         }
     }
 
-    /// Makes the changes to an object. The owner was checked.
+    /// Applies the changes to an object. The owner has been checked.
     fn apply(&self, caller: &Caller, node: &mut Node, now: Nfstime3) {
         let time = |new| match new {
             NewTime::Server => now,
@@ -64,7 +64,7 @@ impl Changes {
 }
 
 impl Tree {
-    /// Sets attributes, if the object's ctime is that of the guard.
+    /// Sets attributes, if the guard matches the object's ctime.
     pub(super) fn set_attributes(
         &mut self,
         caller: &Caller,
@@ -85,8 +85,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns a new object of a caller in a directory. Who is not user 0 sets neither owner nor
-    /// group; a directory with the bit for it hands down its group.
+    /// Returns a new object of a caller in a directory. Only user 0 sets owner and group. A
+    /// directory with the set-group-ID bit passes its group on.
     pub(super) fn new_node(
         &mut self,
         caller: &Caller,

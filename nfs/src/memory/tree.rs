@@ -12,27 +12,28 @@ use crate::nfs3::{Fattr3, Nfsstat3, Nfstime3};
 
 /// The number of the root.
 pub(super) const ROOT: u64 = 1;
-/// What an object costs, with the entry of the table.
+/// The cost of an object, with its entry in the table.
 const NODE_COST: u64 = 512;
-/// What a name costs beyond its bytes.
+/// The cost of a name beyond its bytes.
 const NAME_COST: u64 = 192;
 
 /// The objects.
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: HashMap<u64, Node>,
-    /// Numbers are never used again.
+    /// The next object number. Numbers are never reused.
     next: u64,
     pub(super) budget: Budget,
-    /// Distinguishes this file system from others, and from its own earlier lives.
+    /// Distinguishes this file system from others, and from its own earlier instances.
     instance: u64,
-    /// The key of the codes in handles: a client that knows one handle cannot make up another.
+    /// The key of the codes in handles: a client cannot forge a handle, even if it has seen
+    /// another.
     codes: RandomState,
-    /// The last time that was given out.
+    /// The last time that `now` returned.
     clock: Nfstime3,
 }
 
-/// Returns what a name costs.
+/// Returns the cost of a name.
 pub(super) fn name_cost(name: &[u8]) -> u64 {
     NAME_COST + 2 * name.len() as u64
 }
@@ -62,13 +63,13 @@ impl Tree {
             ctime: now,
             content: Content::Directory(Directory::new(ROOT)),
         };
-        // The root is there even with a budget of nothing.
+        // The root exists even if the budget is 0.
         tree.nodes.insert(ROOT, root);
         tree.next += 1;
         tree
     }
 
-    /// Returns the time: each time is later than the one before, so that a change always shows.
+    /// Returns the time. Each result is later than the one before, so that every change is visible.
     pub(super) fn now(&mut self) -> Nfstime3 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let since = since.unwrap_or_default();
@@ -98,7 +99,7 @@ impl Tree {
         FileHandle::from_array(bytes)
     }
 
-    /// Returns true if a handle is one of this file system.
+    /// Returns true if a handle belongs to this file system.
     pub(super) fn owns(&self, handle: &FileHandle) -> bool {
         let bytes = <[u8; 16]>::try_from(handle.as_bytes());
         bytes
@@ -127,7 +128,7 @@ impl Tree {
         self.nodes.get_mut(&id).ok_or(Nfsstat3::Stale)
     }
 
-    /// Returns an object and the budget, both to be changed.
+    /// Returns mutable references to an object and the budget.
     pub(super) fn node_and_budget(&mut self, id: u64) -> FsResult<(&mut Node, &mut Budget)> {
         let node = self.nodes.get_mut(&id).ok_or(Nfsstat3::Stale)?;
         Ok((node, &mut self.budget))
@@ -160,14 +161,14 @@ impl Tree {
         Ok(id)
     }
 
-    /// Removes an object, and gives back what it took.
+    /// Removes an object, and returns its bytes to the budget.
     pub(super) fn forget(&mut self, id: u64) {
         if let Some(node) = self.nodes.remove(&id) {
             self.budget.give_back(cost(&node));
         }
     }
 
-    /// Sets the time of the last change, and of the last change of the content.
+    /// Sets the times of the last change of the attributes and of the content.
     pub(super) fn touch(&mut self, id: u64) -> FsResult<()> {
         let now = self.now();
         let node = self.node_mut(id)?;
@@ -183,7 +184,7 @@ fn halves(bytes: [u8; 16]) -> (u64, u64) {
     (number(code), number(id))
 }
 
-/// Returns what an object costs with its content.
+/// Returns the cost of an object with its content.
 fn cost(node: &Node) -> u64 {
     NODE_COST
         + match &node.content {

@@ -1,4 +1,4 @@
-//! Attributes of files whose values have a fixed size (RFC 8881, section 5).
+//! File attributes with values of a fixed size (RFC 8881, section 5).
 
 use oncrpc::xdr::{Decode, Error as XdrError};
 
@@ -12,27 +12,27 @@ use crate::nfs4::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Nfs4Attributes {
-    /// What the object is.
+    /// The type of the object.
     pub kind: Option<NfsFtype4>,
     /// A number that changes with the object.
     pub change: Option<u64>,
-    /// The bytes of the file.
+    /// The size of the file in bytes.
     pub size: Option<u64>,
-    /// The seconds of the server's lease.
+    /// The lease time of the server in seconds.
     pub lease_time: Option<u32>,
-    /// The object's number in its file system.
+    /// The fileid of the object in its file system.
     pub fileid: Option<u64>,
-    /// The most bytes of a READ.
+    /// The maximum bytes of a READ.
     pub maxread: Option<u64>,
-    /// The most bytes of a WRITE.
+    /// The maximum bytes of a WRITE.
     pub maxwrite: Option<u64>,
     /// The permission bits.
     pub mode: Option<u32>,
-    /// How many names it has.
+    /// The number of names of the object.
     pub numlinks: Option<u32>,
 }
 
-/// The attributes that [`Nfs4Attributes`] has.
+/// The attributes that [`Nfs4Attributes`] contains.
 pub(super) const MASK: [u32; 2] = [
     bit(FATTR4_TYPE)
         | bit(FATTR4_CHANGE)
@@ -44,7 +44,7 @@ pub(super) const MASK: [u32; 2] = [
     bit(FATTR4_MODE) | bit(FATTR4_NUMLINKS),
 ];
 
-/// The most bytes of their values.
+/// The maximum bytes of their values.
 pub(super) const MAX_VALUES: u32 = 56;
 
 const fn bit(attribute: u32) -> u32 {
@@ -52,7 +52,7 @@ const fn bit(attribute: u32) -> u32 {
 }
 
 impl Nfs4Attributes {
-    /// Decodes attributes, which are in the order of their numbers.
+    /// Decodes attributes, which are encoded in the order of their numbers.
     pub(super) fn decode(fattr: &owned::Fattr4) -> Result<Self, Nfs4Error> {
         let fault = || Nfs4Error::fault(NfsOpnum4::Getattr, Nfs4Fault::Attributes);
         let is_unknown = |(at, word): (usize, &u32)| word & !MASK.get(at).unwrap_or(&0) != 0;
@@ -105,7 +105,7 @@ impl<'a> Values<'a> {
 /// Attributes to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Nfs4SetAttributes {
-    /// The bytes of the file.
+    /// The size of the file in bytes.
     pub size: Option<u64>,
     /// The permission bits.
     pub mode: Option<u32>,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_come_in_the_order_of_their_numbers() {
+    fn attributes_are_decoded_in_numeric_order() {
         // Section 5: type 1, change 3, size 4, fileid 20; mode 33 is bit 1 of the second word.
         let mask = vec![1 << 1 | 1 << 3 | 1 << 4 | 1 << 20, 1 << 1];
         let mut values = 1_u32.to_be_bytes().to_vec();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn other_attributes_and_other_lengths_are_faults() {
+    fn unexpected_attributes_and_lengths_are_faults() {
         let size = 1 << 4;
         for (mask, values) in [
             (vec![size | 1 << 5], vec![0; 12]),

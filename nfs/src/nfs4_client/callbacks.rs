@@ -1,4 +1,4 @@
-//! The back channel: the calls of a server (RFC 8881, section 20), and the recalls that they bring.
+//! The back channel: the calls of a server (RFC 8881, section 20), and its recalls.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -22,57 +22,58 @@ use crate::nfs4::{
     CbWantsCancelled4res, NfsCbArgop4, Nfsstat4, Sessionid4, Stateid4,
 };
 
-/// The most operations of a CB_COMPOUND.
+/// The maximum operations of a CB_COMPOUND.
 pub(super) const BACK_OPERATIONS: u32 = 16;
 
-/// The slots of the back channel.
+/// The number of slots of the back channel.
 pub(super) const BACK_SLOTS: u32 = 16;
 
-/// What a server asks for by the back channel.
+/// A request of the server over the back channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Nfs4Recall {
-    /// To return a delegation (CB_RECALL): the client writes what it has to write, and returns it
+    /// To return a delegation (CB_RECALL): the client flushes its data, and returns the delegation
     /// within the lease.
     Delegation {
         /// The delegation.
         stateid: Stateid4,
         /// The file.
         handle: Handle4,
-        /// Whether the file is about to be truncated, so that its data need not be written.
+        /// Whether the file is about to be truncated, so that its data need not be flushed.
         truncate: bool,
     },
-    /// To return delegations of its choice (CB_RECALL_ANY).
+    /// To return delegations of the client's choice (CB_RECALL_ANY).
     Any {
-        /// How many the client may keep.
+        /// How many delegations the client may keep.
         keep: u32,
     },
 }
 
-/// The calls of servers, which arrive by the back channels of sessions.
+/// The service for the calls that servers make over the back channels of sessions.
 ///
-/// A transport that offers its [`router`](Self::router) takes them. Each is answered at once: a
-/// recall is noted, and [`next_recall`](Self::next_recall) returns it. Only delegations that the
-/// clients of these callbacks hold are recalled, so that no server makes recalls pile up.
+/// A transport offers this service by its [`router`](Self::router). Each call is answered at once:
+/// a recall is queued, and [`next_recall`](Self::next_recall) returns it. Only delegations that the
+/// clients of these callbacks hold are queued, so that no server can make the queue grow without
+/// bound.
 ///
-/// CB_RECALL, CB_RECALL_ANY and CB_RECALL_SLOT are executed. CB_GETATTR is answered by
-/// NFS4ERR_BADHANDLE, so that the server recalls the delegation instead; others are answered by
-/// NFS4ERR_NOTSUPP.
+/// CB_RECALL, CB_RECALL_ANY and CB_RECALL_SLOT are executed. The reply to CB_GETATTR is
+/// NFS4ERR_BADHANDLE, so that the server recalls the delegation instead. The reply to other
+/// operations is NFS4ERR_NOTSUPP.
 #[derive(Clone)]
 pub struct Nfs4Callbacks(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// A router offers them: without it, no connection is bound to a back channel.
+    /// Whether a router exists. Without one, no connection is bound to a back channel.
     is_served: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     sessions: HashMap<Sessionid4, BackChannel>,
-    /// The delegations that are held: the file of each, and whether it is recalled.
+    /// The delegations of the clients: the file of each, and whether it is recalled.
     delegations: HashMap<[u8; 12], Delegated>,
-    /// OPENs in flight, whose delegations are not known yet.
+    /// The number of OPENs in flight, whose delegations are not known yet.
     opening: usize,
     recalls: VecDeque<Nfs4Recall>,
     waiters: Waiters,
@@ -88,11 +89,11 @@ struct BackChannel {
     fore: Weak<SlotTable>,
 }
 
-/// A slot of the back channel, at the end that answers.
+/// A slot of the back channel, at the replier.
 #[derive(Clone, Default)]
 struct BackSlot {
     sequence: u32,
-    /// The reply to the request with that number.
+    /// The cached reply to the last request.
     reply: Option<CbCompound4res>,
 }
 
@@ -109,15 +110,15 @@ impl Nfs4Callbacks {
         }))
     }
 
-    /// Returns the service of the back channel, for a transport that a client connects:
-    /// `tcp::connect_with_services` or `rpcrdma_verbs::connect_with_services`.
+    /// Returns the service of the back channel, for `tcp::connect_with_services` and
+    /// `rpcrdma_verbs::connect_with_services`.
     #[must_use]
     pub fn router(&self) -> Nfs4CallbackRouter {
         self.0.is_served.store(true, Relaxed);
         Router::new().add_service(nfs_cb::serve(self.clone()))
     }
 
-    /// Waits for the next thing that a server asks for. One task waits: of two, either gets it.
+    /// Waits for the next recall. If several tasks wait, one of them gets it.
     pub async fn next_recall(&self) -> Nfs4Recall {
         poll_fn(|cx| {
             let mut state = lock(&self.0.state);
@@ -160,7 +161,7 @@ impl Nfs4Callbacks {
         state.delegations.insert(stateid.other, delegated);
     }
 
-    /// Forgets a delegation that was returned, and its recall.
+    /// Removes a returned delegation and its recall.
     pub(super) fn remove_delegation(&self, returned: &Stateid4) {
         let mut state = lock(&self.0.state);
         state.delegations.remove(&returned.other);
@@ -224,8 +225,8 @@ impl State {
             }
         };
         let first = match self.sequence(&sequence, args.argarray.len()) {
-            Ok(Sequenced::New(ok)) => Result4::Sequence(CbSequence4res::Ok(Box::new(ok))),
-            Ok(Sequenced::Again(kept)) => return kept,
+            Ok(SequenceOutcome::New(ok)) => Result4::Sequence(CbSequence4res::Ok(Box::new(ok))),
+            Ok(SequenceOutcome::Again(kept)) => return kept,
             Err(status) => {
                 let result = Result4::Sequence(CbSequence4res::Default(status));
                 return reply(status, vec![result]);
@@ -259,7 +260,7 @@ impl State {
         &mut self,
         args: &CbSequence4args<'_>,
         operations: usize,
-    ) -> Result<Sequenced, Nfsstat4> {
+    ) -> Result<SequenceOutcome, Nfsstat4> {
         let sessions = &self.sessions;
         let channel = sessions.get(&args.csa_sessionid);
         let channel = channel.ok_or(Nfsstat4::Badsession)?;
@@ -271,7 +272,7 @@ impl State {
         if let Some(kept) = &slot.reply
             && args.csa_sequenceid == slot.sequence
         {
-            return Ok(Sequenced::Again(kept.clone()));
+            return Ok(SequenceOutcome::Again(kept.clone()));
         }
         if args.csa_sequenceid != slot.sequence.wrapping_add(1) {
             return Err(Nfsstat4::SeqMisordered);
@@ -279,8 +280,8 @@ impl State {
         if operations > BACK_OPERATIONS as usize {
             return Err(Nfsstat4::TooManyOps);
         }
-        // The server has replied to calls that this one refers to, but the replies are still on their
-        // way (RFC 8881, section 2.10.6.3).
+        // The server has replied to calls that this one refers to, but their replies have not
+        // arrived (RFC 8881, section 2.10.6.3).
         let is_early = args.csa_referring_call_lists.iter().any(|list| {
             let fore = sessions.get(&list.rcl_sessionid);
             let fore = fore.and_then(|channel| channel.fore.upgrade());
@@ -292,7 +293,7 @@ impl State {
         if is_early {
             return Err(Nfsstat4::Delay);
         }
-        Ok(Sequenced::New(CbSequence4resok {
+        Ok(SequenceOutcome::New(CbSequence4resok {
             csr_sessionid: args.csa_sessionid,
             csr_sequenceid: args.csa_sequenceid,
             csr_slotid: args.csa_slotid,
@@ -328,7 +329,7 @@ impl State {
         (status, refuse(operation, status))
     }
 
-    /// CB_RECALL. It may overtake the reply of the OPEN whose delegation it recalls.
+    /// Executes CB_RECALL. It can arrive before the reply to the OPEN whose delegation it recalls.
     fn recall(&mut self, args: &CbRecall4args<'_>) -> Nfsstat4 {
         let Some(held) = self.delegations.get_mut(&args.stateid.other) else {
             return match self.opening {
@@ -351,7 +352,7 @@ impl State {
         Nfsstat4::Ok
     }
 
-    /// CB_RECALL_ANY: the last one counts.
+    /// Executes CB_RECALL_ANY. The last one replaces earlier ones.
     fn recall_any(&mut self, keep: u32) {
         let recalls = &mut self.recalls;
         recalls.retain(|recall| !matches!(recall, Nfs4Recall::Any { .. }));
@@ -360,13 +361,14 @@ impl State {
     }
 }
 
-enum Sequenced {
+enum SequenceOutcome {
     New(CbSequence4resok),
-    /// The request came before, and this was the reply.
+    /// A retransmitted request, and the cached reply.
     Again(CbCompound4res),
 }
 
-/// Returns the result of an operation, with a status that may be `Ok` if the result has nothing else.
+/// Returns a result that has only a status. The status may be `Ok` if the result has no other
+/// content.
 fn refuse(operation: &NfsCbArgop4<'_>, status: Nfsstat4) -> Result4 {
     use NfsCbArgop4 as Op;
     match operation {

@@ -1,4 +1,4 @@
-//! COMPOUND: operations, and what their results may be.
+//! COMPOUND: its operations, and the size limits of their results.
 
 use std::vec::IntoIter;
 
@@ -11,10 +11,10 @@ use crate::nfs4::{
     Sequence4args, StableHow4, Stateid4, Write4args, owned,
 };
 
-/// The operations of a COMPOUND, which a [`Nfs4Session`](super::Nfs4Session) sends after SEQUENCE.
+/// The operations of a COMPOUND. A [`Nfs4Session`](super::Nfs4Session) sends them after SEQUENCE.
 ///
-/// Over RDMA, the data of each [`read`](Self::read) and [`write`](Self::write) of more than a few
-/// bytes have a chunk of their own (RFC 8267, section 5).
+/// Over RDMA, the data of each [`read`](Self::read) and [`write`](Self::write) have their own chunk
+/// if they are more than a few bytes (RFC 8267, section 5).
 ///
 /// ```
 /// use rpcrdma_nfs::nfs4::{NfsArgop4, NfsFh4, Stateid4};
@@ -29,26 +29,26 @@ use crate::nfs4::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Nfs4Compound<'a> {
-    /// SEQUENCE, and the operations.
+    /// SEQUENCE, followed by the operations.
     operations: Vec<NfsArgop4<'a>>,
-    /// The most bytes of the results, items apart.
+    /// The maximum bytes of the results without items.
     inline: u64,
     items: ReplyLimitItems,
     is_idempotent: bool,
 }
 
-/// The most bytes of each item of the results.
+/// The maximum bytes of each item of the results.
 #[derive(Clone, Debug, Default)]
 struct ReplyLimitItems(Vec<u32>);
 
-/// The bytes of a reply before its results (status, tag, count), and those of SEQUENCE's.
+/// The bytes of a reply before its results (status, tag, count), and those of the SEQUENCE result.
 const HEAD: u64 = 12 + 44;
 
 /// The bytes of an operation's number and status.
 const STATUS: u64 = 8;
 
 impl<'a> Nfs4Compound<'a> {
-    /// Creates a COMPOUND without operations, beside SEQUENCE.
+    /// Creates a COMPOUND with no operation except SEQUENCE.
     #[must_use]
     pub fn new() -> Self {
         Self::after(NfsArgop4::Sequence(Sequence4args {
@@ -69,7 +69,7 @@ impl<'a> Nfs4Compound<'a> {
         }
     }
 
-    /// Adds an operation whose results have at most `max_results` bytes after its number and status.
+    /// Adds an operation. Its results have at most `max_results` bytes after the number and status.
     pub fn add(&mut self, operation: NfsArgop4<'a>, max_results: u32) -> &mut Self {
         self.is_idempotent &= is_idempotent(&operation);
         self.operations.push(operation);
@@ -148,8 +148,8 @@ impl<'a> Nfs4Compound<'a> {
         self.add(NfsArgop4::Write(args), 16)
     }
 
-    /// Sets SEQUENCE. The server is asked to keep the reply if an operation must not be executed
-    /// twice: without that, the client learns of a lost reply only that it is lost.
+    /// Sets SEQUENCE. Asks the server to cache the reply if an operation must not be executed
+    /// twice: without a cached reply, the client cannot recover the results of a lost reply.
     pub(super) fn sequence(&mut self, args: Sequence4args) {
         let sa_cachethis = !self.is_idempotent;
         if let Some(first) = self.operations.first_mut() {
@@ -176,8 +176,8 @@ impl<'a> Nfs4Compound<'a> {
             .fold(limits, |limits, max| limits.item(*max))
     }
 
-    /// Checks that results are those of the operations, without SEQUENCE: all of them, or those up
-    /// to the one that failed.
+    /// Checks that the results match the operations after SEQUENCE: all of them, or those up to the
+    /// one that failed.
     pub(super) fn check(&self, reply: owned::Compound4res) -> Result<Nfs4Results, Nfs4Error> {
         let owned::Compound4res {
             status, resarray, ..
@@ -187,7 +187,7 @@ impl<'a> Nfs4Compound<'a> {
         let found = resarray.iter().map(owned::NfsResop4::resop);
         let fits = resarray.len() <= self.operations.len() && found.eq(wanted.take(resarray.len()));
         let operation = last.unwrap_or(NfsOpnum4::Sequence);
-        // OP_ILLEGAL stands for an operation that the server does not know.
+        // OP_ILLEGAL replaces an operation that the server does not know.
         let is_illegal = operation == NfsOpnum4::Illegal && status == Nfsstat4::OpIllegal;
         match status {
             Nfsstat4::Ok if fits && resarray.len() == self.operations.len() => {
@@ -208,7 +208,7 @@ impl Default for Nfs4Compound<'_> {
     }
 }
 
-/// Returns true if an operation may be executed twice without harm.
+/// Returns true if an operation can be executed twice without harm.
 fn is_idempotent(operation: &NfsArgop4<'_>) -> bool {
     use NfsArgop4 as Op;
     matches!(
@@ -236,8 +236,8 @@ fn is_idempotent(operation: &NfsArgop4<'_>) -> bool {
     )
 }
 
-/// The results of a COMPOUND all of whose operations succeeded, without those of SEQUENCE: an
-/// iterator over `owned::NfsResop4` in the order of the operations.
+/// The results of a COMPOUND whose operations all succeeded, without those of SEQUENCE: an iterator
+/// over `owned::NfsResop4` in the order of the operations.
 #[derive(Clone, Debug)]
 pub struct Nfs4Results(IntoIter<owned::NfsResop4>);
 
@@ -249,7 +249,7 @@ impl Iterator for Nfs4Results {
     }
 }
 
-/// Takes the next result of the operation that has the pattern, and skips others.
+/// Takes the next result that matches the pattern, and skips others.
 macro_rules! take {
     ($results:expr, $operation:ident, $pattern:pat => $value:expr) => {
         $results

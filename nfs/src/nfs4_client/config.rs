@@ -1,13 +1,13 @@
-//! Who a client is, and what it asks of a session.
+//! The identity of a client, and the session parameters that it requests.
 
 use std::sync::Arc;
 
-/// Who a client is, and what it asks of a session.
+/// The identity of a client, and the session parameters that it requests.
 ///
 /// ```
 /// use rpcrdma_nfs::nfs4_client::Nfs4Config;
 ///
-/// // The verifier is another one each time that the program starts, such as its start time.
+/// // The verifier changes each time that the program starts: for example, its start time.
 /// let config = Nfs4Config::new("host-7 backup", [0, 0, 0, 0, 0, 0, 0, 42]).slots(4);
 /// # let _ = config;
 /// ```
@@ -21,9 +21,9 @@ pub struct Nfs4Config {
 }
 
 impl Nfs4Config {
-    /// Creates the settings of a client with this name and verifier (RFC 8881, section 2.4). A client
-    /// with the same name and another verifier is the same client, which has restarted: the server
-    /// discards the state of the earlier one. A name has at most 1024 bytes; EXCHANGE_ID of a longer
+    /// Creates the configuration of a client with this name and verifier (RFC 8881, section 2.4). A
+    /// client with the same name and another verifier is the same client after a restart: the
+    /// server discards its earlier state. A name has at most 1024 bytes; EXCHANGE_ID of a longer
     /// one fails.
     pub fn new(owner: impl AsRef<[u8]>, verifier: [u8; 8]) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Nfs4Config {
         }
     }
 
-    /// Sets how many COMPOUNDs may be in flight; 16 by default. The server may allow fewer.
+    /// Sets how many COMPOUNDs can be in flight (default 16). The server can allow fewer.
     #[must_use]
     pub fn slots(self, slots: u32) -> Self {
         Self {
@@ -44,7 +44,8 @@ impl Nfs4Config {
         }
     }
 
-    /// Sets the most bytes that one COMPOUND transfers; 1 MiB by default. The server may allow fewer.
+    /// Sets the maximum bytes that one COMPOUND transfers (default 1 MiB). The server can allow
+    /// fewer.
     #[must_use]
     pub fn max_transfer(self, bytes: u32) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl Nfs4Config {
         }
     }
 
-    /// Sets the minor version: 1, the default, or 2.
+    /// Sets the minor version: 1 (the default) or 2.
     #[must_use]
     pub fn minor_version(self, version: u32) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Why an operation failed.
+//! Errors of NFSv4.1 operations.
 
 use std::error::Error;
 use std::fmt;
@@ -7,19 +7,20 @@ use oncrpc::CallError;
 
 use crate::nfs4::{NfsOpnum4, Nfsstat4};
 
-/// Why an operation of NFSv4.1 failed. The status of the server and the failure of the RPC are kept
-/// apart.
+/// The error of an NFSv4.1 operation. A status of the server and a failure of the RPC are separate
+/// variants.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Nfs4Error {
-    /// The server answered an operation with a status. The operations before it were executed.
+    /// The server replied to an operation with an error status. The operations before it were
+    /// executed.
     Status {
         /// The operation.
         operation: NfsOpnum4,
-        /// The status: never `Ok`.
+        /// The status; never `Ok`.
         status: Nfsstat4,
     },
-    /// There is no reply that can be decoded. The slot of the session is settled before its next use.
+    /// There is no decodable reply. The session resolves the state of the slot before its next use.
     Rpc(CallError),
     /// The reply contradicts the call.
     Protocol {
@@ -34,26 +35,26 @@ pub enum Nfs4Error {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Nfs4Fault {
-    /// The reply has other results than those of the operations of the call.
+    /// The results do not match the operations of the call.
     Results,
     /// SEQUENCE returns another session, slot or sequence number.
     Slot,
-    /// READ returns more bytes than it was asked for, or WRITE takes more than there are.
+    /// READ returns more bytes than requested, or WRITE accepts more than were sent.
     Count,
-    /// READ returns no byte and does not say that the file ends, or WRITE takes no byte.
+    /// READ returns no bytes and no end of file, or WRITE accepts no bytes.
     NoProgress,
-    /// WRITE is less stable than it was asked for.
+    /// WRITE is less stable than requested.
     Stability,
-    /// Attributes were not asked for, or cannot be decoded.
+    /// Attributes were not requested, or cannot be decoded.
     Attributes,
-    /// The session that the server creates has no slot, or no room for a call.
+    /// The new session has no slots, or its messages are too small for a call.
     Limits,
     /// The server does not bind the connection to the back channel.
     Direction,
 }
 
 impl Nfs4Error {
-    /// Returns the status of the server, if it answered with one.
+    /// Returns the status of the server, if it replied with one.
     #[must_use]
     pub fn status(&self) -> Option<Nfsstat4> {
         match self {
@@ -62,9 +63,8 @@ impl Nfs4Error {
         }
     }
 
-    /// Returns true if the server does not have the session or the client id any more: the client
-    /// creates another session, and its open files and delegations are lost unless they are
-    /// reclaimed.
+    /// Returns true if the server no longer has the session or the client id. The client must
+    /// create another session, and its open files and delegations are lost unless it reclaims them.
     #[must_use]
     pub fn is_session_lost(&self) -> bool {
         use Nfsstat4::{Badsession, Deadsession, StaleClientid};
@@ -75,7 +75,7 @@ impl Nfs4Error {
     }
 
     /// Returns true if the operation may succeed later: NFS4ERR_DELAY and NFS4ERR_GRACE. The client
-    /// has no clock, and its user calls again.
+    /// has no clock; its user repeats the call.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self.status(), Some(Nfsstat4::Delay | Nfsstat4::Grace))
@@ -100,12 +100,12 @@ impl fmt::Display for Nfs4Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Results => "the reply has the results of other operations",
-            Self::Slot => "the reply is that of another slot or sequence number",
-            Self::Count => "the server transfers more bytes than it may",
+            Self::Slot => "the reply belongs to another slot or sequence number",
+            Self::Count => "the server transfers too many bytes",
             Self::NoProgress => "the server transfers no bytes, and the file does not end",
-            Self::Stability => "the server wrote less stably than it was asked to",
-            Self::Attributes => "the attributes are not those that were asked for",
-            Self::Limits => "the session has no room for a call",
+            Self::Stability => "the server wrote less stably than requested",
+            Self::Attributes => "the attributes were not requested or are malformed",
+            Self::Limits => "the session is too small for a call",
             Self::Direction => "the server binds the connection to another channel",
         })
     }

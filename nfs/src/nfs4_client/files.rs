@@ -16,8 +16,8 @@ use crate::nfs4::{
 
 /// A client of an NFSv4.1 server, on a session.
 ///
-/// Each operation is one COMPOUND. Any number of them may be in flight: they wait for slots of the
-/// session. See the [module](super) for an example.
+/// Each operation is one COMPOUND. Any number of operations can be in flight: they wait for free
+/// slots of the session. See the [module](super) for an example.
 #[derive(Debug)]
 pub struct Nfs4Client<T> {
     session: Nfs4Session<T>,
@@ -25,7 +25,7 @@ pub struct Nfs4Client<T> {
     max_read: u32,
     max_write: u32,
     lease_time: u32,
-    /// How many files were opened.
+    /// The number of opened files.
     opens: AtomicU64,
 }
 
@@ -33,9 +33,10 @@ pub struct Nfs4Client<T> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Nfs4ReadPart {
-    /// The bytes. Over RDMA, they are where the device has placed them, unless they are few.
+    /// The bytes. Over RDMA they are in the memory where the device placed them, unless they are
+    /// few.
     pub data: Item<'static>,
-    /// Whether the last byte is the last one of the file, or the offset is beyond it.
+    /// Whether the data reach the end of the file, or the offset is beyond it.
     pub eof: bool,
 }
 
@@ -43,24 +44,23 @@ pub struct Nfs4ReadPart {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Nfs4Written {
-    /// How many bytes the server took.
+    /// The number of bytes that the server accepted.
     pub count: u32,
-    /// How stable they are.
+    /// The stability level.
     pub committed: StableHow4,
     /// The write verifier.
     pub verifier: Verifier4,
 }
 
-/// The bytes of a COMPOUND beside the data of its READ or WRITE: the RPC header and its credentials,
-/// PUTFH, and the numbers of READ and WRITE.
+/// The bytes of a COMPOUND beside the data of its READ or WRITE: the RPC header with its
+/// credentials, PUTFH, and the fixed fields of READ and WRITE.
 const ROOM: u32 = 900;
 
-/// The most bytes of the path of a symbolic link.
+/// The maximum bytes of the path of a symbolic link.
 const MAX_LINK: u32 = 4096;
 
 impl<T: AsyncTransport> Nfs4Client<T> {
-    /// Creates a client, and asks for the root of the server and its limits (PUTROOTFH, GETFH,
-    /// GETATTR).
+    /// Creates a client. Asks the server for its root and its limits (PUTROOTFH, GETFH, GETATTR).
     ///
     /// # Errors
     /// Fails as these operations do.
@@ -85,7 +85,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         })
     }
 
-    /// Returns the handle and the attributes of the object with a name in a directory (LOOKUP).
+    /// Looks up a name in a directory (LOOKUP). Returns the handle and the attributes of the
+    /// object.
     ///
     /// # Errors
     /// Fails as LOOKUP does.
@@ -97,11 +98,11 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         self.walk(dir, &[name]).await
     }
 
-    /// Looks up each name of a path by one COMPOUND. It follows no symbolic links.
+    /// Looks up each name of a path by one COMPOUND. Does not follow symbolic links.
     ///
     /// # Errors
-    /// Fails as LOOKUP does, and with NFS4ERR_TOO_MANY_OPS if the path has more names than a COMPOUND
-    /// may have operations.
+    /// Fails as LOOKUP does, and with NFS4ERR_TOO_MANY_OPS if the path has more names than the
+    /// maximum operations of a COMPOUND.
     pub async fn lookup_path(
         &self,
         dir: &owned::NfsFh4,
@@ -139,7 +140,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         attributes(&mut self.session.compound(request).await?)
     }
 
-    /// Sets attributes (SETATTR), a size with the open for writing.
+    /// Sets attributes (SETATTR). A size needs the stateid of an open for writing.
     ///
     /// # Errors
     /// Fails as SETATTR does.
@@ -158,7 +159,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
             .await
     }
 
-    /// Reads at most `count` bytes by one call (READ), and at most [`max_read`](Self::max_read).
+    /// Reads at most `count` and at most [`max_read`](Self::max_read) bytes by one call (READ).
     ///
     /// # Errors
     /// Fails as READ does.
@@ -185,11 +186,11 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         })
     }
 
-    /// Reads bytes into memory, until it is full or the file ends, by one call after the other.
-    /// Returns how many.
+    /// Reads bytes into memory by successive calls, until the memory is full or the file ends.
+    /// Returns the number of bytes.
     ///
     /// # Errors
-    /// Fails as READ does. The memory may have changed then.
+    /// Fails as READ does. The memory may have changed in this case.
     pub async fn read_into(
         &self,
         file: &owned::NfsFh4,
@@ -216,7 +217,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         Ok(filled)
     }
 
-    /// Writes bytes by one call (WRITE): at most [`max_write`](Self::max_write) of them.
+    /// Writes at most [`max_write`](Self::max_write) bytes by one call (WRITE).
     ///
     /// # Errors
     /// Fails as WRITE does.
@@ -249,7 +250,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         })
     }
 
-    /// Writes all bytes to stable storage, by one call after the other.
+    /// Writes all bytes to stable storage by successive calls.
     ///
     /// # Errors
     /// Fails as WRITE does.
@@ -273,8 +274,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         Ok(())
     }
 
-    /// Writes what the server has to stable storage (COMMIT): `count` bytes, or all if it is 0.
-    /// Returns the write verifier.
+    /// Commits written data to stable storage (COMMIT): `count` bytes, or all if it is 0. Returns
+    /// the write verifier.
     ///
     /// # Errors
     /// Fails as COMMIT does.
@@ -300,7 +301,11 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let mut request = Nfs4Compound::new();
         request.put_handle(link.as_borrowed()).read_link(MAX_LINK);
         let mut results = self.session.compound(request).await?;
-        let ok = take!(results, Readlink, owned::NfsResop4::Readlink(owned::Readlink4res::Ok(ok)) => *ok)?;
+        let ok = take!(
+            results,
+            Readlink,
+            owned::NfsResop4::Readlink(owned::Readlink4res::Ok(ok)) => *ok
+        )?;
         Ok(ok.link.as_bytes().to_vec())
     }
 
@@ -316,7 +321,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
 }
 
 impl<T> Nfs4Client<T> {
-    /// Returns the name of another owner of an open.
+    /// Returns the name of a new open-owner.
     pub(super) fn next_owner(&self) -> [u8; 8] {
         self.opens.fetch_add(1, Relaxed).to_be_bytes()
     }
@@ -345,19 +350,20 @@ impl<T> Nfs4Client<T> {
         &self.root
     }
 
-    /// Returns the most bytes of a READ, which the session and the server limit.
+    /// Returns the maximum bytes of a READ, which the session and the server limit.
     #[must_use]
     pub const fn max_read(&self) -> u32 {
         self.max_read
     }
 
-    /// Returns the most bytes of a WRITE, which the session and the server limit.
+    /// Returns the maximum bytes of a WRITE, which the session and the server limit.
     #[must_use]
     pub const fn max_write(&self) -> u32 {
         self.max_write
     }
 
-    /// Returns the seconds of the server's lease; 0 if it does not say.
+    /// Returns the lease time of the server in seconds, or 0 if the server does not support the
+    /// attribute.
     #[must_use]
     pub const fn lease_time(&self) -> u32 {
         self.lease_time

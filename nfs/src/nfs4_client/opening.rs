@@ -13,16 +13,16 @@ use crate::nfs4::{
     OpenClaim4, Openflag4, Opentype4, StateOwner4, Stateid4, TestStateid4args, owned,
 };
 
-/// How a file is opened.
+/// The parameters of an OPEN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nfs4Open {
-    /// `OPEN4_SHARE_ACCESS_..`: the access, and the delegation that is wanted (`.._WANT_..`).
+    /// `OPEN4_SHARE_ACCESS_..`: the access, and the wanted delegation (`.._WANT_..`).
     pub access: u32,
-    /// `OPEN4_SHARE_DENY_..`: what others may not do.
+    /// `OPEN4_SHARE_DENY_..`: the access that is denied to others.
     pub deny: u32,
-    /// Creates the file, if there is none.
+    /// Creates the file if it does not exist.
     pub create: Option<Nfs4SetAttributes>,
-    /// With `create`: fails with NFS4ERR_EXIST if there is one.
+    /// With `create`: fails with NFS4ERR_EXIST if the file exists.
     pub is_guarded: bool,
 }
 
@@ -41,7 +41,7 @@ impl Nfs4Open {
         ..Self::READ
     };
 
-    /// Creates a file with these permissions to read and write it; fails if there is one.
+    /// Creates a file with these permissions for reading and writing; fails if it exists.
     #[must_use]
     pub const fn create(mode: u32) -> Self {
         let attributes = Nfs4SetAttributes {
@@ -57,38 +57,39 @@ impl Nfs4Open {
     }
 }
 
-/// A file that is open.
+/// An open file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Nfs4OpenFile {
     /// The file.
     pub handle: owned::NfsFh4,
-    /// The open, for READ, WRITE and CLOSE.
+    /// The stateid of the open, for READ, WRITE and CLOSE.
     pub stateid: Stateid4,
-    /// The delegation, if the server gave one. It outlives the open.
+    /// The delegation, if the server granted one. It outlives the open.
     pub delegation: Option<Nfs4Delegation>,
     /// The attributes.
     pub attributes: Nfs4Attributes,
 }
 
-/// A delegation: what others do with the file waits until it is returned.
+/// A delegation: conflicting operations of other clients wait until it is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nfs4Delegation {
-    /// The delegation.
+    /// The stateid of the delegation.
     pub stateid: Stateid4,
-    /// Whether it is one to write.
+    /// Whether it is a write delegation.
     pub is_write: bool,
-    /// Whether the server recalls it already (RFC 8881, section 18.16.3): no CB_RECALL follows.
+    /// Whether the server has already recalled it (RFC 8881, section 18.16.3): no CB_RECALL
+    /// follows.
     pub is_recalled: bool,
 }
 
-/// The most bytes of OPEN's results: stateid, change, flags, attributes set, and a delegation with the
-/// name of a user.
+/// The maximum bytes of OPEN's results: stateid, change, flags, attributes set, and a delegation
+/// with the name of a user.
 const OPEN_RESULTS: u32 = 16 + 20 + 4 + 16 + 2048;
 
 impl<T: AsyncTransport> Nfs4Client<T> {
-    /// Opens a file of a directory (OPEN, GETFH, GETATTR). Each open has an owner of its own, so that
-    /// two opens of one file are closed one by one.
+    /// Opens a file in a directory (OPEN, GETFH, GETATTR). Each open has its own open-owner, so
+    /// that two opens of one file are closed independently.
     ///
     /// # Errors
     /// Fails as OPEN does.
@@ -123,7 +124,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
             .handle()
             .attributes(&MASK, MAX_VALUES);
         let callbacks = self.session().callbacks();
-        // Until the delegation is known, its recall is answered by NFS4ERR_DELAY.
+        // Until the delegation is known, the reply to its recall is NFS4ERR_DELAY.
         let opening = callbacks.begin_open();
         let mut results = self.session().compound(request).await?;
         let open = take!(results, Open, owned::NfsResop4::Open(owned::Open4res::Ok(ok)) => *ok)?;
@@ -141,7 +142,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         })
     }
 
-    /// Closes a file (CLOSE). A delegation stays.
+    /// Closes a file (CLOSE), and keeps its delegation.
     ///
     /// # Errors
     /// Fails as CLOSE does.
@@ -154,7 +155,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
             .await
     }
 
-    /// Returns a delegation (DELEGRETURN), and forgets its recall.
+    /// Returns a delegation (DELEGRETURN), and removes its recall.
     ///
     /// # Errors
     /// Fails as DELEGRETURN does.
@@ -171,8 +172,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         Ok(())
     }
 
-    /// Returns the status of opens and delegations (TEST_STATEID): `Ok`, or why the server does not
-    /// have it any more, such as NFS4ERR_DELEG_REVOKED.
+    /// Returns the status of opens and delegations (TEST_STATEID): `Ok`, or the reason why the
+    /// server no longer has it, such as NFS4ERR_DELEG_REVOKED.
     ///
     /// # Errors
     /// Fails as TEST_STATEID does.

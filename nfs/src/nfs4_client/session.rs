@@ -1,4 +1,4 @@
-//! A session: its creation, SEQUENCE, and what a client does when its connection was lost.
+//! A session: its creation, SEQUENCE, and recovery after a lost connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use crate::nfs4::{
     owned,
 };
 
-/// A session with a server of NFSv4.1 or 4.2, on a connection that carries calls of the server back.
+/// A session with an NFSv4.1 or 4.2 server, on a connection that also carries calls of the server.
 ///
-/// It gives each COMPOUND a slot and a sequence number, so that the server executes it once, however
-/// often it is sent. The transport sends it again over its next connection.
+/// The session gives each COMPOUND a slot and a sequence number, so that the server executes it
+/// once even if it is retransmitted. The transport retransmits it over its next connection.
 ///
-/// - **A lost connection.** The first COMPOUND on another connection binds it to the fore channel.
-///   As soon as the server says that there is no way back, the session binds the connection to the
-///   back channel, too (BIND_CONN_TO_SESSION). A client that makes no calls says nothing: it calls
-///   [`renew`](Self::renew) every third of the lease.
-/// - **A lost reply.** A slot whose COMPOUND ended without a reply, by its timeout or because its
-///   future was dropped, is settled before its next use: a SEQUENCE with the same number says whether
-///   the server has used it.
+/// - **A lost connection.** The first COMPOUND on a new connection binds it to the fore channel. As
+///   soon as the server reports that the back channel is down, the session binds the connection to
+///   the back channel, too (BIND_CONN_TO_SESSION). A client that makes no other calls does not
+///   notice this: it calls [`renew`](Self::renew) every third of the lease time.
+/// - **A lost reply.** If a COMPOUND ends without a reply, by a timeout or because its future is
+///   dropped, the session resolves the state of its slot before the next use: a SEQUENCE with the
+///   same number tells whether the server has used this number.
 /// - **A lost session** is an error ([`Nfs4Error::is_session_lost`]).
 pub struct Nfs4Session<T> {
     stubs: Stubs<T>,
@@ -52,40 +52,41 @@ pub struct Nfs4Session<T> {
     binds: AtomicU32,
 }
 
-/// What a session's fore channel takes, as the server granted it.
+/// The limits of a session's fore channel that the server granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Nfs4SessionLimits {
-    /// The most bytes of a call, data in chunks included.
+    /// The maximum bytes of a call, including data in chunks.
     pub request: u32,
-    /// The most bytes of a reply, data in chunks included.
+    /// The maximum bytes of a reply, including data in chunks.
     pub response: u32,
-    /// The most bytes of a reply that the server keeps.
+    /// The maximum bytes of a reply that the server caches.
     pub cached: u32,
-    /// The most operations of a COMPOUND, SEQUENCE included.
+    /// The maximum operations of a COMPOUND, including SEQUENCE.
     pub operations: u32,
-    /// How many COMPOUNDs may be in flight.
+    /// The maximum COMPOUNDs in flight.
     pub slots: u32,
 }
 
 /// The bytes of a COMPOUND beside the data of its READs or WRITEs.
 const OVERHEAD: u32 = 4096;
 
-/// The smallest sizes of a channel with which a call can be made.
+/// The smallest message sizes of a channel that are sufficient for a call.
 const MIN_MESSAGE: u32 = 1024;
 
-/// What the back channel takes: a recall, and its reply.
+/// The message size of the back channel: a recall, and its reply.
 const BACK_MESSAGE: u32 = 4096;
 
-/// How often one COMPOUND is sent, if the server does not take it: a connection that is not bound
-/// yet, or a reply that was lost.
+/// The maximum attempts to send one COMPOUND, if the connection is not bound yet or a reply was
+/// lost.
 const ATTEMPTS: u32 = 4;
 
 impl<T: AsyncTransport> Nfs4Session<T> {
-    /// Creates a client id and a session (EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE), with the
-    /// connection of the transport as its fore channel and its back channel.
+    /// Creates a client id and a session (EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE). The
+    /// connection of the transport becomes its fore channel and its back channel.
     ///
-    /// The transport offers the [service](Nfs4Callbacks::router) of the callbacks, if it offers any.
+    /// If the transport offers services, they include the [service](Nfs4Callbacks::router) of the
+    /// callbacks.
     ///
     /// # Errors
     /// Fails as these operations do.
@@ -118,8 +119,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         Ok(session)
     }
 
-    /// Tells the server that there is nothing to reclaim: before that it opens no files (RFC 8881,
-    /// section 18.51).
+    /// Tells the server that the client reclaims nothing. Before this, the server opens no files
+    /// (RFC 8881, section 18.51).
     async fn reclaim_complete(&self) -> Result<(), Nfs4Error> {
         let args = ReclaimComplete4args { rca_one_fs: false };
         let mut request = Nfs4Compound::new();
@@ -133,7 +134,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     /// Sends a COMPOUND, and returns the results of its operations.
     ///
     /// # Errors
-    /// Returns the status of the operation that failed; those before it were executed.
+    /// Returns the status of the failed operation. The operations before it were executed.
     pub async fn compound(&self, mut request: Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
         let mut attempts = 1;
         loop {
@@ -148,10 +149,10 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Returns true if a COMPOUND can be sent again because of an error.
+    /// Returns true if a COMPOUND can be sent again after an error.
     async fn may_repeat(&self, error: &Nfs4Error, request: &Nfs4Compound<'_>) -> bool {
         match error.status() {
-            // The transport has sent the COMPOUND again, and the server has not kept the reply.
+            // The transport retransmitted the COMPOUND, and the server did not cache the reply.
             Some(Nfsstat4::RetryUncachedRep) => request.is_idempotent(),
             Some(Nfsstat4::ConnNotBoundToSession) => self.bind().await.is_ok(),
             _ => false,
@@ -201,7 +202,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Takes what SEQUENCE says of the slot and the session.
+    /// Updates the slot and the session from the result of SEQUENCE.
     fn conclude(&self, lease: SlotLease<'_>, reply: &owned::Compound4res) -> Result<(), Nfs4Error> {
         match sequence_result(reply) {
             Ok(ok) => {
@@ -215,12 +216,12 @@ impl<T: AsyncTransport> Nfs4Session<T> {
                 self.flags.store(ok.sr_status_flags, Relaxed);
                 Ok(())
             }
-            // The number was used, by this request or by an earlier one.
+            // The sequence number is used, by this request or by an earlier one.
             Err(error) if is_used(&error) => {
                 lease.consumed();
                 Err(error)
             }
-            // Any other error of SEQUENCE leaves the slot as it was (RFC 8881, section 18.46.3).
+            // Any other error of SEQUENCE leaves the slot unchanged (RFC 8881, section 18.46.3).
             Err(error) => {
                 lease.unused();
                 Err(error)
@@ -228,8 +229,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Finds out whether the server has used the number of a slot's last request, whose reply did
-    /// not come.
+    /// Finds out whether the server has used the sequence number of a slot's last request, whose
+    /// reply was lost.
     async fn settle(&self, lease: &mut SlotLease<'_>) -> Result<(), Nfs4Error> {
         let operation = [NfsArgop4::Sequence(self.sequence_args(lease))];
         let args = self.args(&operation);
@@ -245,7 +246,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Renews the lease, and learns how the session is (SEQUENCE alone).
+    /// Renews the lease, and updates the status flags (SEQUENCE alone).
     ///
     /// # Errors
     /// Fails as SEQUENCE does.
@@ -253,14 +254,14 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         self.compound(Nfs4Compound::new()).await.map(|_| ())
     }
 
-    /// Binds the connection to the back channel again, if the server says that it has none. If that
-    /// fails, the next COMPOUND tries again.
+    /// Binds the connection to the back channel again, if the server reports that the back channel
+    /// is down. If that fails, the next COMPOUND tries again.
     async fn restore_back_channel(&self) {
         let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
         if self.flags.load(Relaxed) & down == 0 || !self.callbacks.is_served() {
             return;
         }
-        // One COMPOUND does it. Its future may be dropped.
+        // Only one COMPOUND does this. Its future may be dropped.
         if !self.is_binding.swap(true, Relaxed) {
             let guard = Reset(&self.is_binding);
             if self.bind().await.is_ok() {
@@ -270,14 +271,14 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Binds the connection to both channels of the session (BIND_CONN_TO_SESSION, which is alone
-    /// in its COMPOUND).
+    /// Binds the connection to both channels of the session (BIND_CONN_TO_SESSION, the only
+    /// operation of its COMPOUND).
     ///
     /// # Errors
-    /// Fails as BIND_CONN_TO_SESSION does, and if the server binds the connection to the fore
-    /// channel alone.
+    /// Fails as BIND_CONN_TO_SESSION does, and if the server binds the connection only to the fore
+    /// channel.
     pub async fn bind(&self) -> Result<(), Nfs4Error> {
-        // A SEQUENCE may have bound the connection to the fore channel before; with `BackOrBoth`
+        // A SEQUENCE may have bound the connection to the fore channel already; with `BackOrBoth`
         // Linux refuses that.
         let args = NfsArgop4::BindConnToSession(BindConnToSession4args {
             bctsa_sessid: self.id,
@@ -285,7 +286,11 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             bctsa_use_conn_in_rdma_mode: false,
         });
         let mut results = alone(&self.stubs, self.minor_version, args).await?;
-        let result = take!(results, BindConnToSession, owned::NfsResop4::BindConnToSession(result) => *result)?;
+        let result = take!(
+            results,
+            BindConnToSession,
+            owned::NfsResop4::BindConnToSession(result) => *result
+        )?;
         match result {
             crate::nfs4::BindConnToSession4res::Ok(ok)
                 if ok.bctsr_dir == ChannelDirFromServer4::Both =>
@@ -303,7 +308,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     /// Ends the session and the client id (DESTROY_SESSION, DESTROY_CLIENTID).
     ///
     /// # Errors
-    /// Fails as these operations do, so with NFS4ERR_CLIENTID_BUSY if there are open files.
+    /// Fails as these operations do: for example, with NFS4ERR_CLIENTID_BUSY if there are open
+    /// files.
     pub async fn destroy(self) -> Result<(), Nfs4Error> {
         let args = DestroySession4args {
             dsa_sessionid: self.id,
@@ -320,8 +326,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
 }
 
 impl<T: Transport> Nfs4Session<T> {
-    /// Goes on with another transport to the same server, which has the session still.
-    /// [`bind`](Self::bind) makes its connection one of the session's.
+    /// Continues with another transport to the same server, which still has the session.
+    /// [`bind`](Self::bind) binds its connection to the session.
     pub fn replace_transport(&mut self, transport: T) {
         self.stubs = Stubs::new(transport).with_options(self.options.clone());
     }
@@ -340,34 +346,34 @@ impl<T> Nfs4Session<T> {
         self.client_id
     }
 
-    /// Returns what the server granted.
+    /// Returns the limits that the server granted.
     #[must_use]
     pub const fn limits(&self) -> &Nfs4SessionLimits {
         &self.limits
     }
 
-    /// Returns the status flags of the last SEQUENCE (`SEQ4_STATUS_..`). With
-    /// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED` a delegation was not returned in time:
-    /// [`Nfs4Client::test_state`](super::Nfs4Client::test_state) says which.
+    /// Returns the status flags of the last SEQUENCE (`SEQ4_STATUS_..`). If
+    /// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED` is set, a delegation was not returned in time:
+    /// [`Nfs4Client::test_state`](super::Nfs4Client::test_state) tells which one.
     #[must_use]
     pub fn status_flags(&self) -> u32 {
         self.flags.load(Relaxed)
     }
 
-    /// Returns how often the connection was bound to the session again.
+    /// Returns how often a connection was bound to the session again.
     #[must_use]
     pub fn binds(&self) -> u32 {
         self.binds.load(Relaxed)
     }
 
-    /// Returns the calls of the server.
+    /// Returns the callbacks of the session.
     #[must_use]
     pub const fn callbacks(&self) -> &Nfs4Callbacks {
         &self.callbacks
     }
 
-    /// Returns the generated client. Its calls have no slot: a COMPOUND without SEQUENCE, which is
-    /// not idempotent, can be executed twice.
+    /// Returns the generated client. Its calls have no slot: a COMPOUND without SEQUENCE that is
+    /// not idempotent can be executed twice.
     #[must_use]
     pub const fn stubs(&self) -> &Stubs<T> {
         &self.stubs
@@ -400,7 +406,7 @@ impl Drop for Reset<'_> {
     }
 }
 
-/// Returns what SEQUENCE says.
+/// Returns the result of SEQUENCE.
 fn sequence_result(reply: &owned::Compound4res) -> Result<Sequence4resok, Nfs4Error> {
     let operation = NfsOpnum4::Sequence;
     match (reply.resarray.first(), reply.status) {
@@ -409,13 +415,13 @@ fn sequence_result(reply: &owned::Compound4res) -> Result<Sequence4resok, Nfs4Er
             let status = *status;
             Err(Nfs4Error::Status { operation, status })
         }
-        // The server could not decode the operations, or has no such minor version.
+        // The server could not decode the operations, or does not support the minor version.
         (None, status) if status != Nfsstat4::Ok => Err(Nfs4Error::Status { operation, status }),
         _ => Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
     }
 }
 
-/// Returns true if an error of SEQUENCE says that the number was used before.
+/// Returns true if an error of SEQUENCE means that the sequence number was used before.
 fn is_used(error: &Nfs4Error) -> bool {
     matches!(
         error.status(),
@@ -423,7 +429,7 @@ fn is_used(error: &Nfs4Error) -> bool {
     )
 }
 
-/// Makes an operation that is alone in its COMPOUND, without SEQUENCE.
+/// Executes an operation that is alone in its COMPOUND, without SEQUENCE.
 async fn alone<T: AsyncTransport>(
     stubs: &Stubs<T>,
     minorversion: u32,
@@ -494,10 +500,14 @@ async fn create_session<T: AsyncTransport>(
         csa_sec_parms: (&security).into(),
     });
     let mut results = alone(stubs, config.minor_version, operation).await?;
-    take!(results, CreateSession, owned::NfsResop4::CreateSession(owned::CreateSession4res::Ok(ok)) => *ok)
+    take!(
+        results,
+        CreateSession,
+        owned::NfsResop4::CreateSession(owned::CreateSession4res::Ok(ok)) => *ok
+    )
 }
 
-/// Returns the limits of a session that the server has created: never more than what was asked for.
+/// Returns the limits of a new session: never more than the client requested.
 fn granted(
     created: &owned::CreateSession4resok,
     config: &Nfs4Config,

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use super::waiters::{Waiters, lock};
 
-/// The slots, and how many of them the server wants to be used.
+/// The slots, and the highest one that the server wants to be used.
 #[derive(Debug)]
 pub(super) struct SlotTable(Mutex<State>);
 
@@ -19,23 +19,23 @@ struct State {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The number of the next request.
+    /// The sequence number of the next request.
     sequence: u32,
     is_leased: bool,
-    /// A request with this number was sent, and its reply did not come: the server may have executed
-    /// it or not.
+    /// A request with this number was sent, and its reply was lost: the server may or may not have
+    /// executed it.
     is_in_doubt: bool,
 }
 
-/// A slot for one request. Dropped before the outcome is known, it leaves its slot in doubt.
+/// A slot for one request. If it is dropped before the outcome is known, the slot is in doubt.
 #[derive(Debug)]
 pub(super) struct SlotLease<'t> {
     table: &'t SlotTable,
     pub(super) id: u32,
     pub(super) sequence: u32,
-    /// The highest slot that is in use.
+    /// The highest slot in use.
     pub(super) highest: u32,
-    /// The outcome of an earlier request with this number is not known.
+    /// The outcome of an earlier request with this number is unknown.
     pub(super) is_in_doubt: bool,
     outcome: Outcome,
 }
@@ -47,7 +47,7 @@ enum Outcome {
     Unused,
 }
 
-/// Returns the number of a slot on the wire: there are no more slots than fit.
+/// Returns the number of a slot on the wire: there are no more slots than fit in 32 bits.
 fn number(slot: usize) -> u32 {
     u32::try_from(slot).unwrap_or(u32::MAX)
 }
@@ -68,7 +68,7 @@ impl SlotTable {
         }))
     }
 
-    /// Waits for a slot: the lowest one that is free, those in doubt last.
+    /// Waits for a slot: the lowest free one, and those in doubt last.
     pub(super) async fn lease(&self) -> SlotLease<'_> {
         poll_fn(|cx| {
             let mut state = lock(&self.0);
@@ -90,7 +90,7 @@ impl SlotTable {
         .await
     }
 
-    /// Limits the slots that are used, as the server wants it: at least one.
+    /// Limits the slots in use to the number that the server requests: at least one.
     pub(super) fn set_target(&self, highest: u32) {
         let mut state = lock(&self.0);
         let wanted = (highest as usize).saturating_add(1);
@@ -101,7 +101,7 @@ impl SlotTable {
         state.usable = usable;
     }
 
-    /// Returns true if a request's reply has not come yet.
+    /// Returns true if the reply to a request is outstanding.
     pub(super) fn is_in_flight(&self, id: u32, sequence: u32) -> bool {
         let state = lock(&self.0);
         let slot = state.slots.get(id as usize);
@@ -142,17 +142,17 @@ impl State {
 }
 
 impl SlotLease<'_> {
-    /// The server has the request: the next one has the next number.
+    /// The server has the request: the sequence number advances.
     pub(super) fn consumed(mut self) {
         self.outcome = Outcome::Consumed;
     }
 
-    /// The server did not take the request: the next one has the same number.
+    /// The server did not accept the request: the sequence number stays.
     pub(super) fn unused(mut self) {
         self.outcome = Outcome::Unused;
     }
 
-    /// Goes on with the next number, after the server has said what became of an earlier request.
+    /// Advances the sequence number, after the server has told the outcome of an earlier request.
     pub(super) fn settled(&mut self) {
         let mut state = lock(&self.table.0);
         if let Some(slot) = state.slots.get_mut(self.id as usize) {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_free_slot_is_taken_and_numbers_follow_each_other() {
+    fn the_lowest_free_slot_is_leased() {
         let table = SlotTable::new(2);
         let [first, second] = [0, 1].map(|_| now(&table).unwrap());
         assert_eq!((first.id, first.sequence, first.highest), (0, 1, 0));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_in_doubt_is_taken_last_and_settled_first() {
+    fn a_slot_in_doubt_is_leased_last() {
         let table = SlotTable::new(2);
         drop(now(&table));
         let clean = now(&table).unwrap();

@@ -1,4 +1,4 @@
-//! What is registered.
+//! The entry that a server registers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -21,12 +21,12 @@ pub struct RpcbindEntry {
     pub version: u32,
     /// The transport.
     pub transport: RpcbindTransport,
-    /// The address: 0.0.0.0 and `::` stand for every address of the host.
+    /// The address: 0.0.0.0 and `::` mean every address of the host.
     pub address: SocketAddr,
 }
 
 impl RpcbindEntry {
-    /// Returns the netid: the transport with the family of the address.
+    /// Returns the netid, which combines the transport with the address family.
     #[must_use]
     pub fn netid(&self) -> &'static str {
         match (self.transport, self.address) {
@@ -37,8 +37,8 @@ impl RpcbindEntry {
         }
     }
 
-    /// Returns the universal address: that of the host, and both bytes of the port in decimal
-    /// (RFC 5665, sections 5.2.3.3 and 5.2.3.4).
+    /// Returns the universal address: the address of the host, and both bytes of the port in
+    /// decimal (RFC 5665, sections 5.2.3.3 and 5.2.3.4).
     #[must_use]
     pub fn universal_address(&self) -> String {
         let (ip, [high, low]) = (self.address.ip(), self.address.port().to_be_bytes());
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_universal() {
+    fn universal_addresses_are_formatted() {
         let table = [
             (RpcbindTransport::Tcp, "0.0.0.0:2049", "tcp", "0.0.0.0.8.1"),
             (

@@ -1,5 +1,5 @@
-//! One call to rpcbind, by a connection of its own that waits: rpcbind has a socket of the host,
-//! and is asked before a server starts and after it has ended.
+//! One blocking call to rpcbind, on its own connection. The rpcbind is on this host, and is only
+//! called before a server starts and after it has ended.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,18 +12,18 @@ use oncrpc::protocol::{
 };
 use oncrpc::xdr::{Decode, Encode};
 
-use super::{PROGRAM, Place};
+use super::{PROGRAM, RpcbindAddress};
 
-/// How long each step of a call may take.
+/// The timeout of each step of a call.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes of a reply.
+/// The maximum bytes of a reply.
 const MAX_REPLY: usize = 4096;
-/// The bit of a record mark that the last fragment has (RFC 5531, section 11).
+/// The bit in the record mark of the last fragment (RFC 5531, section 11).
 const LAST: u32 = 1 << 31;
-/// There is one call in a connection.
+/// Each connection carries one call.
 const XID: u32 = 1;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Debug)]
 pub(super) enum CallFailure {
     Io(io::Error),
@@ -49,18 +49,18 @@ pub(super) struct Procedure {
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
-    match place {
+fn connect(address: &RpcbindAddress) -> io::Result<Box<dyn Stream>> {
+    match address {
         #[cfg(unix)]
-        Place::Socket(path) => {
+        RpcbindAddress::Socket(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
             Ok(Box::new(stream))
         }
         #[cfg(not(unix))]
-        Place::Socket(_) => Err(io::ErrorKind::Unsupported.into()),
-        Place::Tcp(address) => {
+        RpcbindAddress::Socket(_) => Err(io::ErrorKind::Unsupported.into()),
+        RpcbindAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
@@ -69,11 +69,11 @@ fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
     }
 }
 
-/// Connects to the first place where somebody listens. Returns the error of the last one.
-fn connect_any(places: &[Place]) -> io::Result<Box<dyn Stream>> {
+/// Connects to the first address that accepts a connection. Returns the error of the last one.
+fn connect_any(addresses: &[RpcbindAddress]) -> io::Result<Box<dyn Stream>> {
     let mut last = io::ErrorKind::NotFound.into();
-    for place in places {
-        match connect(place) {
+    for address in addresses {
+        match connect(address) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -89,7 +89,7 @@ fn read_record(stream: &mut dyn Stream) -> Result<Vec<u8>, CallFailure> {
         stream.read_exact(&mut mark)?;
         let mark = u32::from_be_bytes(mark);
         let len = usize::try_from(mark & !LAST).map_err(|_| CallFailure::Malformed)?;
-        // An empty fragment that is not the last one would let a peer go on for ever.
+        // Without this check, empty fragments would let a peer continue forever.
         if len > MAX_REPLY - record.len() || (len == 0 && mark & LAST == 0) {
             return Err(CallFailure::Malformed);
         }
@@ -149,12 +149,12 @@ fn result<R: for<'a> Decode<'a>>(reply: &[u8]) -> Result<R, CallFailure> {
 
 /// Calls a procedure, and waits for its result.
 pub(super) fn call<R: for<'a> Decode<'a>>(
-    places: &[Place],
+    addresses: &[RpcbindAddress],
     procedure: Procedure,
     arguments: &impl Encode,
 ) -> Result<R, CallFailure> {
     let record = record(procedure, arguments)?;
-    let mut stream = connect_any(places)?;
+    let mut stream = connect_any(addresses)?;
     stream.write_all(&record)?;
     stream.flush()?;
     result(&read_record(&mut *stream)?)

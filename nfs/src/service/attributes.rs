@@ -11,7 +11,7 @@ use crate::nfs3::{
 };
 use crate::wcc::Wcc;
 
-/// The bits of ACCESS that nobody has on a read-only export.
+/// The ACCESS bits that a read-only export grants to nobody.
 const CHANGES: u32 = ACCESS3_MODIFY | ACCESS3_EXTEND | ACCESS3_DELETE;
 
 impl<F: FileSystem> OnExport<F> {

@@ -1,6 +1,6 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
 
-use super::{OnExport, Place};
+use super::{OnExport, UncheckedDirOp};
 use crate::caller::Caller;
 use crate::file_system::{DirOp, FileSystem, FsResult};
 use crate::nfs3::nfs_program::nfs_v3::{CreateResults, MkdirResults, MknodResults, SymlinkResults};
@@ -30,8 +30,8 @@ macro_rules! created {
 }
 
 impl<F: FileSystem> OnExport<F> {
-    /// Checks the name of an object that is to be created: `.` and `..` are there.
-    fn new_name<'p>(&self, place: &'p Place<'_>) -> FsResult<DirOp<'p>> {
+    /// Checks the name of an object to create: `.` and `..` always exist.
+    fn new_name<'p>(&self, place: &'p UncheckedDirOp<'_>) -> FsResult<DirOp<'p>> {
         self.changed_name(place, Nfsstat3::Exist, Nfsstat3::Exist)
     }
 
@@ -40,7 +40,11 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Create3args<'_>,
     ) -> CreateResults<'static> {
-        let (place, mut wcc, fs) = (Place::new(args.r#where), Wcc::default(), self.file_system());
+        let (place, mut wcc, fs) = (
+            UncheckedDirOp::new(args.r#where),
+            Wcc::default(),
+            self.file_system(),
+        );
         let result = match self.new_name(&place) {
             Ok(name) => fs.create(caller, name, &args.how, &mut wcc).await,
             Err(status) => Err(status),
@@ -53,7 +57,11 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Mkdir3args<'_>,
     ) -> MkdirResults<'static> {
-        let (place, mut wcc, fs) = (Place::new(args.r#where), Wcc::default(), self.file_system());
+        let (place, mut wcc, fs) = (
+            UncheckedDirOp::new(args.r#where),
+            Wcc::default(),
+            self.file_system(),
+        );
         let result = match self.new_name(&place) {
             Ok(name) => fs.make_dir(caller, name, &args.attributes, &mut wcc).await,
             Err(status) => Err(status),
@@ -66,7 +74,11 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Symlink3args<'_>,
     ) -> SymlinkResults<'static> {
-        let (place, mut wcc, fs) = (Place::new(args.r#where), Wcc::default(), self.file_system());
+        let (place, mut wcc, fs) = (
+            UncheckedDirOp::new(args.r#where),
+            Wcc::default(),
+            self.file_system(),
+        );
         let (attributes, path) = (args.symlink.symlink_attributes, args.symlink.symlink_data);
         let result = match self.new_name(&place) {
             Ok(name) => fs.symlink(caller, name, &attributes, path, &mut wcc).await,
@@ -80,7 +92,11 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Mknod3args<'_>,
     ) -> MknodResults<'static> {
-        let (place, mut wcc, fs) = (Place::new(args.r#where), Wcc::default(), self.file_system());
+        let (place, mut wcc, fs) = (
+            UncheckedDirOp::new(args.r#where),
+            Wcc::default(),
+            self.file_system(),
+        );
         let result = match self.new_name(&place) {
             Ok(name) => fs.make_node(caller, name, &args.what, &mut wcc).await,
             Err(status) => Err(status),

@@ -14,7 +14,7 @@ use crate::nfs3::{
 };
 use crate::wcc::post_op;
 
-/// The most bytes of the results, whatever the caller has room for.
+/// The maximum bytes of the results, even if the caller has room for more.
 const MAX: u32 = 1 << 20;
 
 fn entry(entry: DirEntry) -> owned::Entry3Item {
@@ -98,8 +98,8 @@ impl<F: FileSystem> OnExport<F> {
         }
     }
 
-    /// Reads entries, of which there is at least one unless the directory ends: a caller whose
-    /// results have no room for one would never get on.
+    /// Reads at least one entry, unless the directory ends: if the results have no room for one,
+    /// the caller could not make progress.
     async fn read_part(
         &self,
         caller: &Caller,

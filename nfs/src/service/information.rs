@@ -8,7 +8,7 @@ use crate::nfs3::{
     Fsstat3resok, Pathconf3args, Pathconf3res, Pathconf3resfail, Pathconf3resok, PostOpAttr,
 };
 
-/// The multiple of which transfers are best.
+/// The preferred multiple of a transfer size.
 const BLOCK: u32 = 4096;
 
 impl<F: FileSystem> OnExport<F> {

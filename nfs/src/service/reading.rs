@@ -2,7 +2,7 @@
 
 use oncrpc::ItemAllocator;
 
-use super::{OnExport, Place};
+use super::{OnExport, UncheckedDirOp};
 use crate::caller::Caller;
 use crate::file_system::{FileSystem, FsResult};
 use crate::handle::{FileHandle, Object};
@@ -18,7 +18,7 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Lookup3args<'_>,
     ) -> LookupResults<'static> {
-        let place = Place::new(args.what);
+        let place = UncheckedDirOp::new(args.what);
         let found = self.try_lookup(caller, &place).await;
         let dir_attributes = self.post_op(&place.dir).await;
         match found {
@@ -37,7 +37,7 @@ impl<F: FileSystem> OnExport<F> {
         }
     }
 
-    async fn try_lookup(&self, caller: &Caller, place: &Place<'_>) -> FsResult<Object> {
+    async fn try_lookup(&self, caller: &Caller, place: &UncheckedDirOp<'_>) -> FsResult<Object> {
         self.file_system().lookup(caller, place.any_name()?).await
     }
 
@@ -72,7 +72,7 @@ impl<F: FileSystem> OnExport<F> {
             .read(caller, &file, args.offset, count, buffers);
         let results = match read.await {
             Ok(read) => match u32::try_from(read.data.len()) {
-                // More would not have room in the caller's memory.
+                // A longer reply would not fit the caller's memory.
                 Ok(len) if len <= count => Read3res::Ok(Read3resok {
                     file_attributes: PostOpAttr::True(read.attributes),
                     count: len,

@@ -1,4 +1,4 @@
-//! The results of a call that finds no export.
+//! The results of a call for which no export is found.
 
 use crate::nfs3::nfs_program::nfs_v3::{
     CreateResults, LookupResults, MkdirResults, MknodResults, ReadResults, ReaddirResults,
@@ -19,8 +19,8 @@ const NO_WCC: WccData = WccData {
     after: PostOpAttr::False,
 };
 
-/// Results that a status alone makes: without attributes, since a client that finds no export must
-/// not learn of objects.
+/// Results that consist of a status. They have no attributes, since a client without an export must
+/// not learn about objects.
 pub(super) trait Refused {
     fn refused(status: Nfsstat3) -> Self;
 }

@@ -1,6 +1,6 @@
 //! REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.12 to 3.3.15).
 
-use super::{OnExport, Place};
+use super::{OnExport, UncheckedDirOp};
 use crate::caller::Caller;
 use crate::file_system::{FileSystem, FsResult};
 use crate::handle::FileHandle;
@@ -17,7 +17,7 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Remove3args<'_>,
     ) -> Remove3res {
-        let (place, mut wcc) = (Place::new(args.object), Wcc::default());
+        let (place, mut wcc) = (UncheckedDirOp::new(args.object), Wcc::default());
         let result = match self.changed_name(&place, Nfsstat3::Acces, Nfsstat3::Acces) {
             Ok(name) => self.file_system().remove(caller, name, &mut wcc).await,
             Err(status) => Err(status),
@@ -30,7 +30,7 @@ impl<F: FileSystem> OnExport<F> {
     }
 
     pub(super) async fn rmdir_results(&self, caller: &Caller, args: Rmdir3args<'_>) -> Rmdir3res {
-        let (place, mut wcc) = (Place::new(args.object), Wcc::default());
+        let (place, mut wcc) = (UncheckedDirOp::new(args.object), Wcc::default());
         let result = match self.changed_name(&place, Nfsstat3::Inval, Nfsstat3::Exist) {
             Ok(name) => self.file_system().remove_dir(caller, name, &mut wcc).await,
             Err(status) => Err(status),
@@ -47,7 +47,7 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Rename3args<'_>,
     ) -> Rename3res {
-        let (from, to) = (Place::new(args.from), Place::new(args.to));
+        let (from, to) = (UncheckedDirOp::new(args.from), UncheckedDirOp::new(args.to));
         let (mut from_wcc, mut to_wcc) = (Wcc::default(), Wcc::default());
         let result = self
             .try_rename(caller, (&from, &mut from_wcc), (&to, &mut to_wcc))
@@ -71,8 +71,8 @@ impl<F: FileSystem> OnExport<F> {
     async fn try_rename(
         &self,
         caller: &Caller,
-        (from, from_wcc): (&Place<'_>, &mut Wcc),
-        (to, to_wcc): (&Place<'_>, &mut Wcc),
+        (from, from_wcc): (&UncheckedDirOp<'_>, &mut Wcc),
+        (to, to_wcc): (&UncheckedDirOp<'_>, &mut Wcc),
     ) -> FsResult<()> {
         let from = self.changed_name(from, Nfsstat3::Inval, Nfsstat3::Inval)?;
         let to = self.changed_name(to, Nfsstat3::Inval, Nfsstat3::Inval)?;
@@ -82,7 +82,7 @@ impl<F: FileSystem> OnExport<F> {
     }
 
     pub(super) async fn link_results(&self, caller: &Caller, args: Link3args<'_>) -> Link3res {
-        let (file, place) = (FileHandle::from(args.file), Place::new(args.link));
+        let (file, place) = (FileHandle::from(args.file), UncheckedDirOp::new(args.link));
         let mut wcc = Wcc::default();
         let result = match self.changed_name(&place, Nfsstat3::Exist, Nfsstat3::Exist) {
             Ok(name) => self.file_system().link(caller, &file, name, &mut wcc).await,

@@ -11,7 +11,7 @@ use crate::nfs3::{
 use crate::wcc::Wcc;
 use oncrpc::xdr::Item;
 
-/// Returns the first bytes of an item, with the share that it has.
+/// Returns the first bytes of an item. Shared bytes remain shared.
 fn first(data: Item<'_>, max: usize) -> Item<'_> {
     if data.len() <= max {
         return data;

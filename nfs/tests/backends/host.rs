@@ -16,7 +16,7 @@ pub const HOST: Expected = Expected {
     unknown: Nfsstat3::Badhandle,
 };
 
-/// Notes that a test was skipped. The summary of `.ci/run` counts the notes.
+/// Records that a test was skipped. The summary of `.ci/run` counts these records.
 pub fn skipped(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     eprintln!("skipped: {test}: {why}");
@@ -30,7 +30,7 @@ pub fn skipped(why: &str) {
     }
 }
 
-/// Returns true if this process may act as any user. Otherwise the test is skipped.
+/// Returns true if this process can act as any user. Otherwise the test is skipped.
 pub fn is_root() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let config = HostConfig::new(HandleKey::random().unwrap());
@@ -43,7 +43,7 @@ pub fn is_root() -> bool {
     all
 }
 
-/// A directory to be served, which ends with the test.
+/// A served directory, which is removed after the test.
 pub struct HostDir {
     pub path: PathBuf,
     _parent: TempDir,
@@ -58,19 +58,19 @@ impl HostDir {
         Self { path, _parent }
     }
 
-    /// Creates a directory in the folder of temporary files.
+    /// Creates a directory in the directory for temporary files.
     pub fn new(mode: u32) -> Self {
         Self::at(tempfile::tempdir().unwrap(), mode)
     }
 
-    /// Creates a directory in memory (tmpfs), if the host has a place for it.
+    /// Creates a directory in memory (tmpfs), if the host supports it.
     pub fn in_memory(mode: u32) -> Option<Self> {
         let parent = tempfile::tempdir_in("/dev/shm").ok()?;
         Some(Self::at(parent, mode))
     }
 
     pub fn config() -> HostConfig {
-        // A synchronization of each change takes long, and nothing here crashes.
+        // Synchronizing each change is slow, and these tests do not crash.
         HostConfig::new(HandleKey::random().unwrap()).sync(false)
     }
 
@@ -79,7 +79,7 @@ impl HostDir {
     }
 }
 
-/// Returns true if a file system counts the directories in a directory, as tests expect it.
+/// Returns true if the link count of a directory includes its subdirectories, as tests expect it.
 fn counts_directories(dir: &Path) -> bool {
     let links = || std::fs::metadata(dir).unwrap().nlink();
     let before = links();
@@ -89,8 +89,8 @@ fn counts_directories(dir: &Path) -> bool {
     (before, after) == (2, 3)
 }
 
-/// Does work with a directory of the host, with handles of the kernel or numbers. Returns `None`
-/// and notes it if the host does not suit.
+/// Runs work with a directory of the host, with kernel handles or numbers. Returns `None`, and
+/// records a skipped test, if the host does not support it.
 pub fn on_host<W: Work>(work: &W, mode: u32, kernel_handles: bool) -> Option<W::Output> {
     if !is_root() {
         return None;

@@ -5,11 +5,11 @@
 use rpcrdma_nfs::nfs3::Nfsstat3;
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, Squash};
 
-/// What tests expect of a file system that RFC 1813 leaves to it.
+/// Properties of a file system that RFC 1813 leaves to the implementation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expected {
     pub is_memory: bool,
-    /// The status of a handle that has the form of one of `MemoryFileSystem`.
+    /// The status of a handle that has the form of a `MemoryFileSystem` handle.
     pub unknown: Nfsstat3,
 }
 
@@ -18,20 +18,20 @@ pub const MEMORY: Expected = Expected {
     unknown: Nfsstat3::Stale,
 };
 
-/// Work with a file system, whatever it is.
+/// Work that runs with any file system.
 pub trait Work {
     type Output;
 
     fn on<F: FileSystem>(&self, file_system: F, expected: Expected) -> Self::Output;
 }
 
-/// Does work with a file system in memory, whose root belongs to user 0 and has a mode.
+/// Runs work with an in-memory file system, whose root belongs to user 0 and has this mode.
 pub fn on_memory<W: Work>(work: &W, mode: u32) -> W::Output {
     let memory = MemoryFileSystem::new(64 << 20).root_owner(0, 0, mode);
     work.on(memory, MEMORY)
 }
 
-/// How a file system is offered.
+/// The parameters of an export.
 #[derive(Clone, Debug)]
 pub struct Offer {
     pub squash: Squash,

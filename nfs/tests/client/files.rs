@@ -1,4 +1,4 @@
-//! Bytes of files: READ, WRITE and COMMIT of any length at any offset.
+//! Content of files: READ, WRITE and COMMIT of any length at any offset.
 
 use rpcrdma_nfs::client::TransferLimits;
 use rpcrdma_nfs::nfs3::{Nfsstat3, StableHow};
@@ -11,12 +11,12 @@ fn limits(most: u32) -> TransferLimits {
     limits
 }
 
-/// Lengths about the sizes of pages and of the limits, at offsets that are no multiple of anything.
+/// Lengths close to the sizes of pages and to the limits, at unaligned offsets.
 const LENGTHS: [usize; 12] = [
     0, 1, 3, 4, 4095, 4096, 4097, 65_535, 65_536, 65_537, 262_145, 1_048_577,
 ];
 
-fn goes_there_and_back(most: u32) {
+fn assert_round_trips(most: u32) {
     everywhere(limits(most), async |nfs| {
         let object = file(nfs, nfs.root(), "file").await;
         let handle = &object.handle;
@@ -55,17 +55,17 @@ fn goes_there_and_back(most: u32) {
 }
 
 #[test]
-fn bytes_go_there_and_back_by_the_servers_limits() {
-    goes_there_and_back(1 << 20);
+fn data_round_trip_with_the_servers_limits() {
+    assert_round_trips(1 << 20);
 }
 
 #[test]
-fn bytes_go_there_and_back_by_many_short_calls() {
-    goes_there_and_back(10_007);
+fn data_round_trip_in_many_short_calls() {
+    assert_round_trips(10_007);
 }
 
 #[test]
-fn one_call_is_cut_to_the_limits() {
+fn one_call_respects_the_limits() {
     everywhere(limits(1000), async |nfs| {
         let object = file(nfs, nfs.root(), "file").await;
         let data = pattern(3000, 0);
@@ -101,7 +101,7 @@ fn commit_returns_the_verifier_of_writes() {
 }
 
 #[test]
-fn a_read_of_a_directory_is_refused() {
+fn a_read_of_a_directory_fails() {
     everywhere(TransferLimits::DEFAULT, async |nfs| {
         let root = *nfs.root();
         let mut stream = nfs.read_stream(&root, 0, 1 << 24);

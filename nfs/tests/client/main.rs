@@ -1,10 +1,10 @@
-//! The client with our own server over the loopback transport, TCP and RDMA (software fabric), with
-//! every file system, and with servers that lie.
+//! The client with this crate's server over the loopback transport, TCP and RDMA (software fabric),
+//! with every file system, and with faulty servers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../backends/mod.rs"]
 mod backends;
+mod faulty_servers;
 mod files;
-mod lies;
 mod names;
 mod support;

@@ -79,7 +79,7 @@ fn attributes_are_set_unless_the_guard_differs() {
 }
 
 #[test]
-fn long_directories_come_in_parts() {
+fn long_directories_are_listed_in_parts() {
     let mut limits = TransferLimits::DEFAULT;
     limits.listing = 4096;
     everywhere(limits, async |nfs| {

@@ -72,7 +72,7 @@ impl<T: AsyncFn(&Nfs)> Work for Test<&T> {
     }
 }
 
-/// Runs a test with each file system over each transport, each time with a new one.
+/// Runs a test with each file system over each transport, with a new file system each time.
 pub fn everywhere(limits: TransferLimits, test: impl AsyncFn(&Nfs)) {
     for carrier in [Carrier::Loopback, Carrier::Tcp, Carrier::Rdma] {
         let test = Test {

@@ -43,12 +43,12 @@ fn getattr_returns_the_attributes_of_each_type() {
 }
 
 #[test]
-fn handles_that_were_never_given_out_are_refused() {
+fn forged_handles_are_rejected() {
     each_transport_of_memory(open, async |world| {
         for bad in [&b""[..], b"x", &[7; 15], &[7; 17], &[7; 64]] {
             assert_eq!(world.attributes(bad).await, Err(Nfsstat3::Badhandle));
         }
-        // The form of a handle, of another file system or of no object.
+        // Handles with the right form: of another file system, or of no object.
         let stale = Err(Nfsstat3::Stale);
         assert_eq!(world.attributes(&[7; 16]).await, stale);
         for bit in 0..128 {
@@ -60,7 +60,7 @@ fn handles_that_were_never_given_out_are_refused() {
 }
 
 #[test]
-fn setattr_sets_what_it_names_alone() {
+fn setattr_sets_only_the_named_attributes() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         world.write(&file, 0, b"0123456789").await.unwrap();
@@ -98,7 +98,7 @@ fn setattr_sets_what_it_names_alone() {
 }
 
 #[test]
-fn setattr_extends_a_file_by_zeros() {
+fn setattr_extends_a_file_with_zeros() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         world.write(&file, 0, b"abc").await.unwrap();
@@ -125,7 +125,7 @@ fn setattr_extends_a_file_by_zeros() {
 }
 
 #[test]
-fn a_guard_that_does_not_match_refuses() {
+fn a_mismatched_guard_is_rejected() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         let ctime = world.attributes(&file).await.unwrap().ctime;
@@ -183,7 +183,7 @@ fn only_the_owner_sets_attributes() {
 }
 
 #[test]
-fn values_that_cannot_be_kept_are_invalid() {
+fn unsupported_values_are_invalid() {
     each_transport(open, async |world| {
         let time = Nfstime3 {
             seconds: 0,
@@ -217,7 +217,7 @@ async fn access(world: &World, object: &[u8], uid: u32) -> u32 {
 }
 
 #[test]
-fn access_is_what_the_mode_says() {
+fn access_follows_the_mode() {
     const CHANGE: u32 = ACCESS3_MODIFY | ACCESS3_EXTEND;
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o754).await;
@@ -261,7 +261,7 @@ fn access_is_what_the_mode_says() {
 }
 
 #[test]
-fn user_0_is_squashed_if_the_export_says_so() {
+fn user_0_is_squashed_by_root_squash() {
     let squashed = || Offer {
         squash: Squash::Root,
         anonymous: 99,

@@ -34,7 +34,7 @@ fn create_returns_the_new_file() {
 }
 
 #[test]
-fn a_guarded_create_fails_if_the_name_is_there() {
+fn a_guarded_create_fails_if_the_name_exists() {
     each_transport(open, async |world| {
         world.file(&world.root, "file", 0o644).await;
         let failed = create(
@@ -52,7 +52,7 @@ fn a_guarded_create_fails_if_the_name_is_there() {
 }
 
 #[test]
-fn an_unchecked_create_takes_a_file_that_is_there() {
+fn an_unchecked_create_opens_an_existing_file() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         world.write(&file, 0, b"content").await.unwrap();
@@ -75,7 +75,7 @@ fn an_unchecked_create_takes_a_file_that_is_there() {
 }
 
 #[test]
-fn an_exclusive_create_succeeds_again_with_its_verifier_alone() {
+fn an_exclusive_create_is_repeatable_with_its_verifier() {
     each_transport(open, async |world| {
         let how = |byte| Createhow3::Exclusive([byte; 8]);
         let Create3res::Ok(first) = create(world, &world.root, b"file", how(1)).await else {
@@ -134,7 +134,7 @@ fn mkdir_counts_as_a_link_of_its_parent() {
 }
 
 #[test]
-fn symlink_creates_a_link_of_a_path_that_can_be() {
+fn symlink_accepts_valid_paths() {
     each_transport(open, async |world| {
         let link = async |name: &[u8], path: &[u8]| {
             let args = Symlink3args {
@@ -160,7 +160,7 @@ fn symlink_creates_a_link_of_a_path_that_can_be() {
 }
 
 #[test]
-fn mknod_keeps_special_files_and_refuses_other_types() {
+fn mknod_creates_only_special_files() {
     each_transport(open, async |world| {
         let spec = Specdata3 {
             specdata1: 8,

@@ -42,7 +42,7 @@ fn names(part: &Readdir3resok) -> Vec<String> {
 }
 
 #[test]
-fn every_entry_is_returned_once_whatever_fits() {
+fn every_entry_is_returned_once() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let mut expected = vec![".".to_owned(), "..".to_owned()];
@@ -75,7 +75,7 @@ fn size(part: &Readdir3resok) -> usize {
 }
 
 #[test]
-fn entries_have_the_numbers_of_their_objects() {
+fn entries_have_the_fileids_of_their_objects() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let file = world.file(&dir, "file", 0o644).await;
@@ -95,14 +95,14 @@ fn entries_have_the_numbers_of_their_objects() {
 }
 
 #[test]
-fn cookies_stay_good_while_entries_come_and_go() {
+fn cookies_stay_valid_while_entries_change() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let mut names_before = fill(world, &dir, 40).await;
         let first = part(world, &dir, 0, 800).await.unwrap();
         assert!(!first.reply.eof);
         let seen = names(&first);
-        // Those that were returned are removed, with the one that the cookie belongs to.
+        // Entries that were returned are removed, including the one of the cookie.
         for name in seen.iter().filter(|name| !name.starts_with('.')) {
             let args = Remove3args {
                 object: place(&dir, name.as_bytes()),
@@ -121,7 +121,7 @@ fn cookies_stay_good_while_entries_come_and_go() {
 }
 
 #[test]
-fn readdir_refuses_what_cannot_be() {
+fn readdir_rejects_invalid_arguments() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         let root = &world.root;
@@ -134,7 +134,7 @@ fn readdir_refuses_what_cannot_be() {
         for count in [0, 100, 130] {
             assert_eq!(status(root, 0, count).await, Some(Nfsstat3::Toosmall));
         }
-        // Another file system may go on at any position.
+        // Other file systems may continue at any position.
         let never_given = if world.expected.is_memory {
             1000
         } else {
@@ -164,7 +164,7 @@ fn readdir_refuses_what_cannot_be() {
 }
 
 #[test]
-fn readdirplus_returns_handles_and_attributes_within_both_bounds() {
+fn readdirplus_respects_both_bounds() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let expected = fill(world, &dir, 60).await.len() + 2;
@@ -194,7 +194,7 @@ fn readdirplus_returns_handles_and_attributes_within_both_bounds() {
                     assert_eq!(found, Ok(handle.clone()));
                     let attributes = world.attributes(&handle).await.unwrap();
                     let found = attributes_of(&entry.name_attributes);
-                    // To list a directory may be an access to it.
+                    // Listing a directory may change its atime.
                     let atime = attributes.atime;
                     assert_eq!(Fattr3 { atime, ..found }, attributes);
                     assert_eq!(entry.fileid, attributes.fileid);

@@ -1,4 +1,4 @@
-//! Several exports of one server: which one a call finds, by its path, its handle and its client.
+//! Several exports of one server: a call finds its export by path, handle and client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn network(text: &str) -> Network {
     text.parse().unwrap()
 }
 
-/// Runs a test with clients at 127.0.0.1 of a server of exports.
+/// Runs a test with clients at 127.0.0.1, and a server of these exports.
 fn serve<F: FileSystem>(exports: ExportTable<F>, test: impl AsyncFn(&World)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -64,7 +64,7 @@ async fn mnt(world: &World, path: &str) -> Result<Handle, Mountstat3> {
 }
 
 #[test]
-fn a_path_belongs_to_the_export_with_the_longest_path() {
+fn the_longest_matching_export_path_is_selected() {
     let [outer, inner] = [memory(), memory()];
     let (outer_root, inner_root) = (outer.root(), inner.root());
     let exports = ExportTable::new([export(outer, "/srv"), export(inner, "/srv/inner/")]);
@@ -80,7 +80,7 @@ fn a_path_belongs_to_the_export_with_the_longest_path() {
 }
 
 #[test]
-fn a_client_of_no_network_of_an_export_neither_mounts_nor_uses_it() {
+fn clients_of_other_networks_are_rejected() {
     let (closed, open) = (memory(), memory());
     let (root, open_root) = (closed.root(), open.root());
     let closed = export(closed, "/closed").networks([network("192.0.2.0/24")]);
@@ -90,7 +90,7 @@ fn a_client_of_no_network_of_an_export_neither_mounts_nor_uses_it() {
         assert_eq!(mnt(world, "/closed").await, Err(Mountstat3::Acces));
         assert_eq!(mnt(world, "/closed/x").await, Err(Mountstat3::Acces));
         assert_eq!(mnt(world, "/open").await, Ok(open_root.as_bytes().to_vec()));
-        // A handle that is known from elsewhere does not help.
+        // A handle from another source does not help.
         let stale = Err(Nfsstat3::Stale);
         assert_eq!(world.attributes(root.as_bytes()).await.map(drop), stale);
         world.attributes(open_root.as_bytes()).await.unwrap();
@@ -98,7 +98,7 @@ fn a_client_of_no_network_of_an_export_neither_mounts_nor_uses_it() {
 }
 
 #[test]
-fn every_procedure_is_refused_where_no_export_admits_the_client() {
+fn every_procedure_is_rejected_without_an_export() {
     let closed = memory();
     let root = closed.root();
     let exports = export(closed, "/").networks([network("192.0.2.0/24")]);
@@ -110,7 +110,7 @@ fn every_procedure_is_refused_where_no_export_admits_the_client() {
 }
 
 #[test]
-fn the_first_export_of_a_file_system_that_admits_the_client_decides() {
+fn the_first_admitting_export_is_selected() {
     let shared = Arc::new(memory());
     let root = shared.root();
     let of = |read_only, networks: &[&str]| {
@@ -151,7 +151,7 @@ fn the_first_export_of_a_file_system_that_admits_the_client_decides() {
 }
 
 #[test]
-fn each_export_has_its_own_users() {
+fn each_export_squashes_its_own_users() {
     let [a, b] = [memory(), memory()];
     let roots = [a.root(), b.root()];
     let exports = ExportTable::new([
@@ -171,7 +171,7 @@ fn each_export_has_its_own_users() {
 
 /// RENAME and LINK get NFS3ERR_XDEV (sections 3.3.14 and 3.3.15).
 #[test]
-fn nothing_goes_from_one_export_to_another() {
+fn rename_and_link_across_exports_fail() {
     let [a, b] = [memory(), memory()];
     let roots = [a.root(), b.root()];
     serve(
@@ -193,7 +193,7 @@ fn nothing_goes_from_one_export_to_another() {
             let (from, to) = (place(a, b"file"), place(b, b"file"));
             assert_eq!(rename(from, to).await, Nfsstat3::Xdev);
             assert_eq!(link(&file, to).await, Nfsstat3::Xdev);
-            // What no export owns gets the status of its file system.
+            // A handle that no export owns gets the status of its file system.
             assert_eq!(
                 rename(from, place(b"none", b"x")).await,
                 Nfsstat3::Badhandle
@@ -207,7 +207,7 @@ fn nothing_goes_from_one_export_to_another() {
 }
 
 #[test]
-fn the_lists_of_mount_are_those_of_all_exports() {
+fn mount_lists_contain_all_exports() {
     let exports = ExportTable::new([
         export(memory(), "/a"),
         export(memory(), "/b").networks([network("127.0.0.0/8"), network("::1")]),

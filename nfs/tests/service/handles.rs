@@ -1,5 +1,5 @@
-//! Handles that are refused: sections 2.6 (NFS3ERR_BADHANDLE and NFS3ERR_STALE) and 3.3. Every
-//! procedure says the same of a handle.
+//! Rejected handles: sections 2.6 (NFS3ERR_BADHANDLE and NFS3ERR_STALE) and 3.3. Every procedure
+//! returns the same status for a handle.
 
 use rpcrdma_nfs::nfs3::{Nfsstat3, Remove3args, Rmdir3args};
 use rpcrdma_nfs::{FileSystem as _, MemoryFileSystem};
@@ -7,7 +7,7 @@ use rpcrdma_nfs::{FileSystem as _, MemoryFileSystem};
 use crate::procedures::statuses;
 use crate::support::{World, each_transport, open, place};
 
-async fn all_say(world: &World, handle: &[u8], expected: &[Nfsstat3]) {
+async fn assert_all(world: &World, handle: &[u8], expected: &[Nfsstat3]) {
     for (name, status) in statuses(world, handle).await {
         assert!(
             expected.contains(&status),
@@ -17,33 +17,33 @@ async fn all_say(world: &World, handle: &[u8], expected: &[Nfsstat3]) {
 }
 
 #[test]
-fn handles_that_no_server_gives_out_are_bad() {
+fn malformed_handles_are_bad() {
     each_transport(open, async |world| {
         for handle in [&b""[..], b"x", &[0; 15], &[7; 17], &[0xff; 63], &[0x10; 64]] {
-            all_say(world, handle, &[Nfsstat3::Badhandle]).await;
+            assert_all(world, handle, &[Nfsstat3::Badhandle]).await;
         }
-        // One bit of one that was given out: the code is another one.
+        // A valid handle with one changed bit has a wrong code.
         for bit in [0, 8, 63, 64, 127] {
             let mut other = world.root.clone();
             if let Some(byte) = other.get_mut(bit / 8) {
                 *byte ^= 1 << (bit % 8);
             }
-            all_say(world, &other, &[world.expected.unknown]).await;
+            assert_all(world, &other, &[world.expected.unknown]).await;
         }
     });
 }
 
 #[test]
-fn handles_of_another_file_system_are_refused() {
+fn handles_of_another_file_system_are_rejected() {
     let other = MemoryFileSystem::new(1 << 20);
     each_transport(open, async |world| {
         let other = other.root();
-        all_say(world, other.as_bytes(), &[world.expected.unknown]).await;
+        assert_all(world, other.as_bytes(), &[world.expected.unknown]).await;
     });
 }
 
 #[test]
-fn handles_of_objects_that_are_gone_are_stale() {
+fn handles_of_removed_objects_are_stale() {
     each_transport(open, async |world| {
         let root = &world.root;
         let file = world.file(root, "file", 0o644).await;
@@ -53,15 +53,15 @@ fn handles_of_objects_that_are_gone_are_stale() {
         let object = place(root, b"dir");
         world.nfs.rmdir(&Rmdir3args { object }).await.unwrap();
         for gone in [file, dir] {
-            all_say(world, &gone, &[Nfsstat3::Stale]).await;
+            assert_all(world, &gone, &[Nfsstat3::Stale]).await;
         }
     });
 }
 
-/// A client cannot make up the handle of an object that it was not shown: the numbers of objects
-/// follow each other, their codes do not.
+/// A client cannot forge the handle of an object that it has not seen: object numbers are
+/// consecutive, but their codes are not.
 #[test]
-fn the_handle_of_one_object_leads_to_no_other() {
+fn handles_cannot_be_forged() {
     each_transport(open, async |world| {
         world.dir(&world.root, "hidden", 0o700).await;
         for number in 0..16 {
@@ -69,7 +69,7 @@ fn the_handle_of_one_object_leads_to_no_other() {
             let last = other.len() - 1;
             other[last] = number;
             if other != world.root {
-                all_say(world, &other, &[world.expected.unknown]).await;
+                assert_all(world, &other, &[world.expected.unknown]).await;
             }
         }
     });

@@ -1,4 +1,5 @@
-//! NULL, FSSTAT, FSINFO and PATHCONF: sections 3.3.0 and 3.3.18 to 3.3.20; credentials: section 2.1.
+//! NULL, FSSTAT, FSINFO and PATHCONF: sections 3.3.0 and 3.3.18 to 3.3.20. Credentials: section
+//! 2.1.
 
 use oncrpc::protocol::AuthStat;
 use oncrpc::{CallErrorKind, Credentials, ReplyStatus};
@@ -11,7 +12,7 @@ use rpcrdma_nfs::nfs3::{
 use crate::support::{attributes_of, each_transport, each_transport_of_memory, fh, open};
 
 #[test]
-fn null_needs_no_credentials_and_others_do() {
+fn only_null_needs_no_credentials() {
     each_transport(open, async |world| {
         world
             .nfs
@@ -36,7 +37,7 @@ fn null_needs_no_credentials_and_others_do() {
 }
 
 #[test]
-fn fsstat_counts_what_is_used() {
+fn fsstat_counts_used_space() {
     each_transport_of_memory(open, async |world| {
         let args = Fsstat3args {
             fsroot: fh(&world.root),
@@ -62,7 +63,7 @@ fn fsstat_counts_what_is_used() {
 }
 
 #[test]
-fn fsinfo_tells_the_limits_that_hold() {
+fn fsinfo_returns_the_actual_limits() {
     each_transport(open, async |world| {
         let args = Fsinfo3args {
             fsroot: fh(&world.root),
@@ -96,7 +97,7 @@ fn fsinfo_tells_the_limits_that_hold() {
 }
 
 #[test]
-fn pathconf_tells_the_limits_that_hold() {
+fn pathconf_returns_the_actual_limits() {
     each_transport(open, async |world| {
         let args = Pathconf3args {
             object: fh(&world.root),

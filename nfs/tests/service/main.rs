@@ -1,5 +1,5 @@
-//! The service by its generated clients, over the loopback transport and over TCP. What is expected
-//! comes from RFC 1813, whose sections the tests name.
+//! The service with its generated clients, over the loopback transport and over TCP. The expected
+//! results come from RFC 1813, whose sections the tests name.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attributes;

@@ -1,5 +1,5 @@
-//! Arguments that do not decode: every one gets GARBAGE_ARGS (RFC 5531, section 9), and none is
-//! executed. The valid arguments are written by hand after RFC 1813, sections 3.3 and 5.2.
+//! Arguments that do not decode: each of them gets GARBAGE_ARGS (RFC 5531, section 9), and none is
+//! executed. The valid arguments are written by hand from RFC 1813, sections 3.3 and 5.2.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ const GARBAGE_ARGS: u32 = 4;
 /// Parts of arguments.
 enum Part<'a> {
     Word(u32),
-    /// A word that is a boolean or of an enumeration: the first value that it may not have.
+    /// A boolean or enumeration: its value, and the first invalid value.
     Below(u32, u32),
     Hyper(u64),
     Fixed([u8; 8]),
-    /// An opaque or a string, and the most bytes that it may have.
+    /// An opaque or a string, and its maximum length.
     Opaque(&'a [u8], u32),
 }
 
@@ -95,13 +95,13 @@ impl Server {
         assert_eq!((status, results.len()), (GARBAGE_ARGS, 0), "{shown}");
     }
 
-    /// Sends everything that is wrong with the arguments of one procedure.
+    /// Sends every malformed variant of the arguments of one procedure.
     fn try_all(&self, program: u32, procedure: u32, parts: &[Part<'_>]) {
         let whole = encode(parts);
         for len in 0..whole.len() {
             self.refuses(program, procedure, &whole[..len], "cut");
         }
-        // What follows no arguments is ignored, as by Linux's server.
+        // Bytes after empty arguments are ignored, as by Linux's server.
         for more in [1, 4].into_iter().filter(|_| !parts.is_empty()) {
             let longer = [&whole[..], &vec![0; more]].concat();
             self.refuses(program, procedure, &longer, "more than the arguments");
@@ -138,10 +138,10 @@ impl Server {
     }
 }
 
-/// No limit but that of a message.
+/// No limit except that of a message.
 const ANY: u32 = u32::MAX;
 
-/// Attributes that set all: mode, uid, gid, size, atime and mtime (section 2.6, sattr3).
+/// Attributes that set everything: mode, uid, gid, size, atime and mtime (section 2.6, sattr3).
 fn sattr() -> Vec<Part<'static>> {
     let set = |value| [Below(1, 2), value];
     let time = || [Below(2, 3), Word(1), Word(2)];
@@ -158,7 +158,7 @@ fn joined<'a>(parts: impl IntoIterator<Item = Vec<Part<'a>>>) -> Vec<Part<'a>> {
 }
 
 #[test]
-fn arguments_of_nfs_that_do_not_decode_are_garbage() {
+fn malformed_nfs_arguments_are_garbage() {
     let server = Server::new();
     let fh = || vec![Opaque(&server.root, 64)];
     let name = |name: &'static [u8]| joined([fh(), vec![Opaque(name, ANY)]]);
@@ -209,11 +209,11 @@ fn arguments_of_nfs_that_do_not_decode_are_garbage() {
     for (procedure, parts) in &table {
         server.try_all(NFS, *procedure, parts);
     }
-    // An exclusive CREATE: changing the mode makes arguments of another length.
+    // An exclusive CREATE: another mode changes the length of the arguments.
     let exclusive = joined([name(b"g"), vec![Word(2), Fixed([1; 8])]]);
     server.try_all(NFS, 8, &exclusive);
     server.try_all(NFS, 0, &[]);
-    // What was refused was not executed: those names alone are there.
+    // Rejected calls were not executed: only these names exist.
     let (_, listed) = server.call(
         NFS,
         16,
@@ -232,7 +232,7 @@ fn arguments_of_nfs_that_do_not_decode_are_garbage() {
 }
 
 #[test]
-fn arguments_of_mount_that_do_not_decode_are_garbage() {
+fn malformed_mount_arguments_are_garbage() {
     let server = Server::new();
     for procedure in [1, 3] {
         server.try_all(MOUNT, procedure, &[Opaque(b"/", 1024)]);
@@ -240,14 +240,14 @@ fn arguments_of_mount_that_do_not_decode_are_garbage() {
     for procedure in [0, 2, 4, 5] {
         server.try_all(MOUNT, procedure, &[]);
     }
-    // The longest path is no export.
+    // The longest path is not an export.
     let path = [b'/'; 1024];
     let (status, root) = server.call(MOUNT, 1, &encode(&[Opaque(&path, 0)]));
     assert_eq!((status, &root[..4]), (SUCCESS, &[0; 4][..]));
 }
 
 #[test]
-fn procedures_that_are_not_there_are_unavailable() {
+fn unknown_procedures_are_unavailable() {
     let server = Server::new();
     let unavailable = 3;
     for procedure in [22, 23, 255, u32::MAX] {
@@ -256,6 +256,6 @@ fn procedures_that_are_not_there_are_unavailable() {
     for procedure in [6, u32::MAX] {
         assert_eq!(server.call(MOUNT, procedure, &[]).0, unavailable);
     }
-    // NFSACL: Linux's client takes it for a server without ACLs.
+    // NFSACL: Linux's client concludes that the server has no ACLs.
     assert_eq!(server.call(100_227, 0, &[]).0, 1);
 }

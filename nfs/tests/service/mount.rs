@@ -40,7 +40,7 @@ fn mnt_returns_the_handles_of_directories() {
 }
 
 #[test]
-fn an_export_has_a_path() {
+fn exports_are_mounted_by_their_paths() {
     let with_path = || Offer {
         path: "/srv/data",
         ..open()
@@ -57,7 +57,7 @@ fn an_export_has_a_path() {
 }
 
 #[test]
-fn dump_lists_what_is_mounted() {
+fn dump_lists_the_mounts() {
     each_transport(open, async |world| {
         world.dir(&world.root, "a", 0o755).await;
         world.dir(&world.root, "b", 0o755).await;

@@ -57,7 +57,7 @@ async fn statuses(world: &World, name: &[u8]) -> Vec<Nfsstat3> {
 }
 
 #[test]
-fn malformed_names_are_refused_by_every_procedure() {
+fn malformed_names_are_rejected_by_every_procedure() {
     each_transport(open, async |world| {
         world.file(&world.root, "there", 0o644).await;
         for name in [&b""[..], b"/", b"a/b", b"\0", b"a\0"] {
@@ -71,7 +71,7 @@ fn malformed_names_are_refused_by_every_procedure() {
 }
 
 #[test]
-fn a_name_has_up_to_255_bytes_of_any_other_value() {
+fn names_of_up_to_255_bytes_are_valid() {
     each_transport(open, async |world| {
         let values = (1..=255).filter(|byte| *byte != b'/');
         for name in [values.collect(), vec![b'x'; 255], b"...".to_vec()] {

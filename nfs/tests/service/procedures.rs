@@ -1,4 +1,4 @@
-//! Every procedure with one handle, for tests of what each of them says of it.
+//! Every procedure with one handle, for tests of its status.
 
 use rpcrdma_nfs::nfs3::{
     Access3args, Commit3args, Create3args, Createhow3, Fsinfo3args, Fsstat3args, Getattr3args,
@@ -9,9 +9,9 @@ use rpcrdma_nfs::nfs3::{
 
 use crate::support::{World, fh, mode, place, write_args};
 
-/// Returns the status of every procedure with arguments of which a handle is the only thing that
-/// may be wrong. RENAME and LINK have it twice each: as the first handle, and as the second one
-/// behind the root's.
+/// Returns the status of every procedure with arguments that are valid except for the handle.
+/// RENAME and LINK appear twice: with the handle first, and with the handle second after that of
+/// the root.
 pub(crate) async fn statuses(world: &World, handle: &[u8]) -> Vec<(&'static str, Nfsstat3)> {
     let (object, at, new_attributes) = (fh(handle), place(handle, b"x"), mode(0o644));
     let (root, nfs) = (world.root.as_slice(), &world.nfs);

@@ -28,7 +28,7 @@ fn lookup_finds_names_and_directories() {
 }
 
 #[test]
-fn lookup_returns_the_attributes_of_both() {
+fn lookup_returns_both_attributes() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o700).await;
         world.file(&dir, "file", 0o644).await;
@@ -53,7 +53,7 @@ fn lookup_returns_the_attributes_of_both() {
 }
 
 #[test]
-fn readlink_returns_the_path_as_it_was_given() {
+fn readlink_returns_the_original_path() {
     each_transport(open, async |world| {
         let path = [b"../\xff/".as_slice(), &[b'x'; 3000]].concat();
         let args = Symlink3args {
@@ -84,7 +84,7 @@ fn readlink_returns_the_path_as_it_was_given() {
 }
 
 #[test]
-fn read_returns_what_is_there_and_says_where_the_file_ends() {
+fn read_returns_data_and_eof() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         // A READ of an empty file returns eof as TRUE.
@@ -110,7 +110,7 @@ fn a_read_beyond_rtmax_is_short() {
 }
 
 #[test]
-fn read_is_of_regular_files_and_of_those_who_may() {
+fn read_needs_a_regular_file_and_permission() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o600).await;
         let args = |file| Read3args {

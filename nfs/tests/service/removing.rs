@@ -56,7 +56,7 @@ fn a_removed_file_is_stale() {
 }
 
 #[test]
-fn remove_and_rmdir_are_for_their_types() {
+fn remove_and_rmdir_check_the_type() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let file = world.file(&dir, "file", 0o644).await;
@@ -96,7 +96,7 @@ fn dots_cannot_be_removed_or_renamed() {
 }
 
 #[test]
-fn removal_needs_permission_and_in_a_sticky_directory_ownership() {
+fn removal_needs_permission() {
     each_transport(open, async |world| {
         let dir = world.dir(&world.root, "dir", 0o755).await;
         let shared = world.dir(&world.root, "shared", 0o1777).await;

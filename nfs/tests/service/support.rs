@@ -30,7 +30,7 @@ pub struct World {
     pub expected: Expected,
 }
 
-/// An offer without squashing.
+/// Returns an offer without squashing.
 pub fn open() -> Offer {
     Offer::OPEN
 }
@@ -86,10 +86,10 @@ impl<T: AsyncFn(&World)> Work for Test<&T> {
     }
 }
 
-/// The mode of the root: everybody may write.
+/// The mode of the root: every user may write.
 const ROOT_MODE: u32 = 0o777;
 
-/// Runs a test with a file system in memory, over the loopback transport and over TCP.
+/// Runs a test with an in-memory file system, over the loopback transport and over TCP.
 pub fn each_transport_of_memory(offer: impl Fn() -> Offer, test: impl AsyncFn(&World)) {
     for over_tcp in [false, true] {
         let (offer, test) = (offer(), &test);
@@ -102,8 +102,8 @@ pub fn each_transport_of_memory(offer: impl Fn() -> Offer, test: impl AsyncFn(&W
     }
 }
 
-/// Runs a test with each file system, over the loopback transport and over TCP: each time with a
-/// new one. Directories of the host have handles of the kernel over loopback, and numbers over
+/// Runs a test with each file system, over the loopback transport and over TCP, with a new file
+/// system each time. Directories of the host have kernel handles over loopback, and numbers over
 /// TCP.
 pub fn each_transport(offer: impl Fn() -> Offer, test: impl AsyncFn(&World)) {
     each_transport_of_memory(&offer, &test);
@@ -164,7 +164,7 @@ pub fn attributes_of(attributes: &PostOpAttr) -> Fattr3 {
     }
 }
 
-/// Asserts that an operation did not change an object, as far as its wcc data say.
+/// Asserts that an operation did not change an object, according to its wcc data.
 pub fn assert_unchanged(wcc: &WccData) {
     let (PreOpAttr::True(before), after) = (&wcc.before, attributes_of(&wcc.after)) else {
         panic!("no attributes before");
@@ -174,7 +174,8 @@ pub fn assert_unchanged(wcc: &WccData) {
 }
 
 impl World {
-    /// Asserts that an operation changed an object, as its wcc data say, if times are exact enough.
+    /// Asserts that an operation changed an object, according to its wcc data, if times are precise
+    /// enough.
     pub fn assert_changed(&self, wcc: &WccData) {
         let (PreOpAttr::True(before), after) = (&wcc.before, attributes_of(&wcc.after)) else {
             panic!("no attributes before");
@@ -188,15 +189,15 @@ impl World {
         }
     }
 
-    /// Waits until a change gets another time than one before.
+    /// Waits until a new change gets a later time than an earlier one.
     pub async fn let_time_pass(&self) {
         if !self.expected.is_memory {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Asserts that an operation on a file did not change it. A file system whose files others
-    /// write has no attributes before it.
+    /// Asserts that an operation on a file did not change it. A file system whose files other
+    /// processes write returns no attributes from before the operation.
     pub fn assert_file_unchanged(&self, wcc: &WccData) {
         match wcc.before {
             PreOpAttr::False if !self.expected.is_memory => drop(attributes_of(&wcc.after)),
@@ -254,7 +255,7 @@ impl World {
         }
     }
 
-    /// Reads bytes, and whether they are the last.
+    /// Reads bytes. Returns them, and whether they reach the end of the file.
     pub async fn read(&self, file: &[u8], offset: u64, count: u32) -> (Vec<u8>, bool) {
         let args = Read3args {
             file: fh(file),
@@ -270,7 +271,7 @@ impl World {
         }
     }
 
-    /// Writes bytes. Returns the status, and how many were written.
+    /// Writes bytes. Returns the status and the number of bytes written.
     pub async fn write(&self, file: &[u8], offset: u64, data: &[u8]) -> Result<u32, Nfsstat3> {
         let args = write_args(file, offset, data);
         match self.nfs.write(&args).await.unwrap() {

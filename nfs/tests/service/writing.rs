@@ -15,7 +15,7 @@ async fn write(world: &World, args: &Write3args<'_>) -> rpcrdma_nfs::nfs3::owned
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_data_are_read_back() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         let bytes: Vec<u8> = (0..1u32 << 20).map(|at| (at % 251) as u8).collect();
@@ -26,7 +26,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_write_is_as_stable_as_was_asked_and_has_a_verifier() {
+fn a_write_has_the_requested_stability() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         let mut verifiers = Vec::new();
@@ -78,7 +78,7 @@ fn another_instance_has_another_verifier() {
 }
 
 #[test]
-fn a_write_of_no_bytes_changes_nothing() {
+fn a_zero_length_write_changes_nothing() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         let ok = write(world, &write_args(&file, 1000, b"")).await;
@@ -101,7 +101,7 @@ fn a_write_beyond_wtmax_is_short() {
 }
 
 #[test]
-fn writes_that_cannot_be_are_refused() {
+fn invalid_writes_are_rejected() {
     each_transport(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         if world.expected.is_memory {
@@ -133,7 +133,7 @@ fn writes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn memory_is_bounded_and_comes_back() {
+fn memory_is_bounded_and_released() {
     each_transport_of_memory(open, async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
         let bytes = vec![1; 1 << 20];

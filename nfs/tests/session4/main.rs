@@ -1,5 +1,5 @@
-//! Sessions, slots and the back channel of the NFSv4.1 client, against a server that follows
-//! RFC 8881: within the process, over TCP, and over RDMA by the software fabric.
+//! Sessions, slots and the back channel of the NFSv4.1 client, with a server that follows RFC 8881:
+//! over TCP, and over RDMA on the software fabric.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod server;
@@ -22,7 +22,7 @@ use rpcrdma_verbs::provider::software::{Fabric, Faults};
 use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, connect_with_services, serve};
 use server::{SLOTS, Server, Trick};
 
-/// A server, its client, and what is between them.
+/// A server, its client, and the transport between them.
 struct World {
     server: Server,
     callbacks: Nfs4Callbacks,
@@ -30,7 +30,7 @@ struct World {
     rdma: Option<(Arc<Fabric>, RunningServer)>,
 }
 
-/// What carries the calls.
+/// The transport of the calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Carrier {
     Loopback,
@@ -128,7 +128,7 @@ impl World {
         file
     }
 
-    /// Recalls a delegation, which the client returns.
+    /// Recalls a delegation, and waits for the client to return it.
     async fn recall(&self, name: &str, file: &Nfs4OpenFile) {
         let reply = self.server.call_back(&self.server.recall_of(name)).await;
         assert_eq!(reply.unwrap().status, Nfsstat4::Ok);
@@ -286,7 +286,7 @@ fn the_back_channel_executes_a_call_once() {
         let other = refuse(Nfsstat4::BadStateid, &|call| call.recall.1 = b"x".to_vec()).await;
         assert_eq!(other.resarray.len(), 2);
         assert!(matches!(other.resarray[1], NfsCbResop4::Recall(_)));
-        // A recall that goes on until the delegation is returned.
+        // A recall that lasts until the delegation is returned.
         let reply = refuse(Nfsstat4::Ok, &|_| {}).await;
         assert_eq!(reply.resarray.len(), 2);
         let held = file.delegation.unwrap().stateid;
@@ -295,14 +295,14 @@ fn the_back_channel_executes_a_call_once() {
     });
 }
 
-/// RFC 8881, section 2.10.6.3: the reply of the call that this one refers to is still on its way.
+/// RFC 8881, section 2.10.6.3: the reply to the call that this one refers to has not arrived.
 #[test]
-fn a_call_back_waits_for_the_replies_that_it_refers_to() {
+fn a_callback_waits_for_referred_replies() {
     run(async {
         let world = Carrier::Tcp.world(1).await;
         world.delegated("file").await;
         let mut call = world.server.recall_of("file");
-        // The session's only slot is in use, with a number that is not known here.
+        // The only slot of the session is in use, with a number that the client does not know.
         world.server.play(Trick::LoseReply);
         let root = world.nfs.root().clone();
         let waiting = world.nfs.attributes(&root);
@@ -316,7 +316,7 @@ fn a_call_back_waits_for_the_replies_that_it_refers_to() {
                 .collect();
             let early = world.server.call_back(&call).await.unwrap();
             assert_eq!(early.status, Nfsstat4::Delay);
-            // Others have come.
+            // The other replies have arrived.
             call.refers_to.truncate(2);
             let reply = world.server.call_back(&call).await.unwrap();
             assert_eq!(reply.status, Nfsstat4::Ok);
@@ -329,13 +329,13 @@ fn a_call_back_waits_for_the_replies_that_it_refers_to() {
 }
 
 #[test]
-fn a_slot_whose_reply_was_lost_is_settled() {
+fn a_slot_with_a_lost_reply_is_resolved() {
     run(async {
         for carrier in ALL {
             let world = carrier.world(1).await;
             let root = world.nfs.root().clone();
             world.server.add_file("file", b"");
-            // One that was executed, and one that was not sent to its end.
+            // One request was executed, and one was not sent completely.
             world.server.play(Trick::LoseReply);
             let removed = world.nfs.remove(&root, b"file");
             let limit = Duration::from_millis(50);
@@ -354,7 +354,7 @@ fn a_slot_whose_reply_was_lost_is_settled() {
 }
 
 #[test]
-fn a_reply_that_was_not_kept_is_asked_for_again() {
+fn an_uncached_reply_is_requested_again() {
     run(async {
         let world = Carrier::VersionTwo.world(2).await;
         world.server.add_file("file", b"content");
@@ -362,7 +362,7 @@ fn a_reply_that_was_not_kept_is_asked_for_again() {
         world.server.play(Trick::Uncached);
         let part = world.nfs.read(&file, NOBODY, 0, 100).await.unwrap();
         assert_eq!(part.data.as_bytes(), b"content");
-        // One that must not be executed twice is not.
+        // A request that must not be executed twice is not repeated.
         world.server.play(Trick::Uncached);
         let root = world.nfs.root().clone();
         let error = world.nfs.remove(&root, b"file").await.unwrap_err();
@@ -371,9 +371,9 @@ fn a_reply_that_was_not_kept_is_asked_for_again() {
     });
 }
 
-/// Guarded creations and removals go on while connections are cut: each is executed once.
+/// Guarded creations and removals run while connections are cut: each of them is executed once.
 #[test]
-fn slots_hold_over_lost_connections() {
+fn slots_survive_lost_connections() {
     run(async {
         for carrier in RDMA {
             let world = carrier.world(SLOTS).await;
@@ -419,7 +419,7 @@ fn slots_hold_over_lost_connections() {
 }
 
 #[test]
-fn the_way_back_is_restored_over_another_connection() {
+fn the_back_channel_is_restored_over_another_connection() {
     run(async {
         for carrier in RDMA {
             let world = carrier.world(4).await;
@@ -444,7 +444,7 @@ fn the_way_back_is_restored_over_another_connection() {
 }
 
 #[test]
-fn replies_that_contradict_their_calls_are_faults() {
+fn contradictory_replies_are_faults() {
     run(async {
         let world = Carrier::Tcp.world(1).await;
         world.server.add_file("file", b"content");
@@ -461,7 +461,7 @@ fn replies_that_contradict_their_calls_are_faults() {
                 panic!("{trick:?}: {error}")
             };
             assert_eq!(fault, expected, "{trick:?}");
-            // The session goes on.
+            // The session continues.
             let part = world.nfs.read(&file, NOBODY, 0, 7).await.unwrap();
             assert_eq!(part.data.as_bytes(), b"content");
         }

@@ -1,5 +1,5 @@
-//! A server of NFSv4.1 in memory that follows RFC 8881 in what concerns sessions: slots, sequence
-//! numbers, kept replies, the back channel. It has one directory.
+//! An in-memory NFSv4.1 server that follows RFC 8881 for sessions: slots, sequence numbers, cached
+//! replies and the back channel. It has one directory.
 #![allow(unreachable_pub, reason = "the modules of a test share it")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,12 +28,12 @@ use rpcrdma_nfs::nfs4::{
 pub const SLOTS: u32 = 4;
 const ROOT: &[u8] = b"root";
 
-/// How the server misbehaves, once.
+/// A single misbehaviour of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trick {
     /// Executes a COMPOUND and does not reply.
     LoseReply,
-    /// Answers as if the reply to a COMPOUND that was not kept had got lost.
+    /// Replies as if an uncached reply to a COMPOUND had been lost.
     Uncached,
     OtherSlot,
     FewerResults,
@@ -49,12 +49,12 @@ struct State {
     clients: HashMap<u64, Vec<u8>>,
     sessions: HashMap<Sessionid4, Session>,
     files: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Files with a delegation, and it.
+    /// Files with a delegation, and their delegations.
     delegations: HashMap<Vec<u8>, (Stateid4, Sessionid4)>,
     next: u64,
-    /// How often each operation was executed that must not be executed twice.
+    /// How often each non-idempotent operation was executed.
     executed: HashMap<(Sessionid4, u32, u32), u32>,
-    /// COMPOUNDs that were answered from a slot.
+    /// The number of COMPOUNDs that were answered from a slot.
     replays: u32,
     trick: Option<Trick>,
 }
@@ -96,7 +96,7 @@ impl Server {
         self.state().replays
     }
 
-    /// Returns how often the operation was executed that was executed most often.
+    /// Returns the highest number of executions of one operation.
     pub fn most_executions(&self) -> u32 {
         self.state().executed.values().copied().max().unwrap_or(0)
     }
@@ -183,7 +183,7 @@ impl Service for Server {
         cx: &'a Context,
         args: Compound4args<'a>,
     ) -> Result<CompoundResults<'a>, RpcError> {
-        // A call back may overtake the reply of the call that allows it.
+        // A call back may arrive before the reply to the call that allows it.
         tokio::task::yield_now().await;
         let mut state = self.state();
         let trick = match args.argarray.len() {
@@ -266,7 +266,7 @@ impl State {
         reply
     }
 
-    /// SEQUENCE, RFC 8881, sections 2.10.6 and 18.46.
+    /// Executes SEQUENCE (RFC 8881, sections 2.10.6 and 18.46).
     fn sequence(&mut self, cx: &Context, args: &Sequence4args) -> Result<Sequence4resok, Replay> {
         let session = self.sessions.get_mut(&args.sa_sessionid);
         let session = session.ok_or(Replay::Refused(Status::Badsession))?;

@@ -37,10 +37,10 @@ pub(crate) struct Options {
     /// Host and port of a server that `rpcrdma serve` runs; the default port is 20049.
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: Option<ServerName>,
-    /// The address at which the server is, when it is known.
+    /// The address of the server, once it is known.
     #[arg(skip)]
     server: Option<SocketAddr>,
-    /// Run the server on a thread of its own, so that both ends work in parallel.
+    /// Run the server on a separate thread, so that both ends work in parallel.
     #[arg(long, conflicts_with_all = ["connect", "threads"])]
     apart: bool,
     /// The operation of the calls.
@@ -55,23 +55,23 @@ pub(crate) struct Options {
     /// Connections on each thread.
     #[arg(long, default_value_t = 1)]
     connections: u32,
-    /// Receive buffers that all connections of one end share; 0: each connection has its own.
+    /// Receive buffers that the connections of one end share; with 0 each connection has its own.
     #[arg(long, default_value_t = 0)]
     shared_receives: u32,
-    /// Bytes at either end that are read or written in turn; choose more than the processor's
-    /// caches have. The reference uses as many.
+    /// Bytes at either end that are read or written in turn; they should exceed the processor's
+    /// caches. The reference uses the same size.
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "64M")]
     working_set: u64,
-    /// Threads, each with its own clients, and its own server unless it is elsewhere.
+    /// Threads. Each has its own clients, and its own server unless the server is remote.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Also measure an echo with futures on tokio: as many tasks as there are outstanding calls
-    /// share a channel. With --apart there are two worker threads, and the server has its own
-    /// thread; else all is on one thread.
+    /// Also measure an echo with futures on tokio: one task for each outstanding call, with a
+    /// shared channel. With --apart there are two worker threads, and the server has its own
+    /// thread; otherwise everything runs on one thread.
     #[cfg(feature = "tokio")]
     #[arg(long)]
     tokio: bool,
-    /// The version of RPC-over-RDMA that the clients ask for.
+    /// The version of RPC-over-RDMA that the clients request.
     #[arg(long, value_name = "NUMBER", value_parser = protocol, default_value = "2")]
     protocol: Version,
     /// The extension that both ends use beside Version Two.
@@ -128,7 +128,7 @@ impl Extension {
     }
 }
 
-/// The result of one thread.
+/// The measurement of one thread.
 struct Measurement {
     /// Nanoseconds per call: minimum, median and maximum of the samples.
     calls: [f64; 3],
@@ -226,7 +226,8 @@ impl Options {
             for thread in threads {
                 found.push(thread.join().map_err(|_| "a thread has failed")??);
             }
-            // If threads took turns, the reference could use the processors of other threads.
+            // Without this, the reference could use the processors of other threads that have
+            // finished.
             drop(apart);
             if let Some(reference) = &mut reference {
                 (0..SAMPLES).try_for_each(|_| reference.take())?;

@@ -1,4 +1,4 @@
-//! The service of this command: an echo, and blocks of memory that can be read and written.
+//! The service of this command: an echo, and blocks of memory to read and write.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use crate::schema::{PairArgs, PlainBytes, ReadArgs, Region, RegionPair};
 
 pub(crate) use crate::schema::BLOCK_SIZE;
 
-/// What a server of the command offers.
+/// The programs that a server of the command offers.
 pub(crate) type Programs = (block1::LocalServer<BlockService>, ());
 
-/// The service. Clones are of the same blocks.
+/// The service. Clones share the same blocks.
 #[derive(Clone)]
 pub(crate) struct BlockService(Rc<State>);
 
@@ -41,7 +41,7 @@ pub(crate) const fn byte(at: u32) -> u8 {
 }
 
 impl BlockService {
-    /// Creates blocks in memory of this driver.
+    /// Creates blocks in the driver's memory.
     pub(crate) fn new(driver: &Driver<AnyDevice>, blocks: usize) -> Result<Self, MemoryError> {
         let block = |_| {
             let bytes = (0..BLOCK_SIZE).map(byte).collect();
@@ -55,7 +55,7 @@ impl BlockService {
         })))
     }
 
-    /// Creates a service that can't be read.
+    /// Creates a service without blocks, for servers that are not read.
     #[cfg(feature = "tokio")]
     pub(crate) fn without_blocks() -> Self {
         Self(Rc::default())
@@ -72,7 +72,7 @@ impl BlockService {
         LocalServer::bind(driver, address, config, router)
     }
 
-    /// Returns how many calls were served.
+    /// Returns the number of served calls.
     pub(crate) fn served(&self) -> u64 {
         self.0.served.get()
     }
@@ -82,7 +82,7 @@ impl BlockService {
         self.0.written.take()
     }
 
-    /// Returns the connection of the last client that has said that it serves CALLBACK.
+    /// Returns the connection of the last client that reported that it serves CALLBACK.
     pub(crate) fn ready(&self) -> Option<u64> {
         self.0.ready.get()
     }
@@ -100,7 +100,7 @@ impl BlockService {
     }
 }
 
-/// Returns how many bytes a region has.
+/// Returns the length of a region in bytes.
 fn length(region: &Region<'_>) -> Result<u32, RpcError> {
     Ok(u32::try_from(region.bytes.len())?)
 }
@@ -166,7 +166,7 @@ impl callback1::LocalService for Callback {
     }
 }
 
-/// Creates a client whose calls are sent again until they are answered.
+/// Creates a client whose calls are retransmitted until they are answered.
 pub(crate) fn client(channel: LocalChannel<AnyDevice>) -> Client<LocalChannel<AnyDevice>> {
     Client::new(channel).with_options(CallOptions::DEFAULT.resend(Resend::Always))
 }
@@ -176,13 +176,13 @@ pub(crate) fn echo<'t, T: Transport>(client: &'t Client<T>, bytes: &[u8]) -> Cal
     client.echo(&bytes).reply_limits(plain_bytes(bytes.len()))
 }
 
-/// Returns the limits of a reply of at most so many bytes, which are not eligible for direct data
+/// Returns the limits of a reply of at most `length` bytes, which are not eligible for direct data
 /// placement.
 pub(crate) fn plain_bytes(length: usize) -> ReplyLimits {
     ReplyLimits::new(Some(4 + length.next_multiple_of(4) as u64))
 }
 
-/// Returns an item of so many bytes of one value, in registered memory.
+/// Returns an item in registered memory, with all bytes of one value.
 pub(crate) fn filled(
     pool: &Pool<AnyDevice>,
     length: u32,

@@ -1,5 +1,5 @@
-//! Captures: `rpcrdma decode --pcap`, which finds the RPC-over-RDMA messages of RoCEv2 and iWARP, and
-//! `rpcrdma demo --pcap`, which writes messages as such.
+//! Captures: `rpcrdma decode --pcap` finds the RPC-over-RDMA messages of RoCEv2 and iWARP in them,
+//! and `rpcrdma demo --pcap` writes messages to them.
 
 mod file;
 mod iwarp;
@@ -24,10 +24,11 @@ use file::Frame;
 use iwarp::{IwarpArrival, IwarpConnection};
 use packet::{Packet, TcpHeader, Transport};
 use report::{ConnectionNumber, Report, Sender};
-use roce::{Arrival, Management, Requests, Transfer};
+use roce::{Management, Requests, RoceArrival, Transfer};
 use tcp::{Direction, StreamPart};
 
-/// How many connections and queue pairs are followed at once. Those beyond are not decoded.
+/// The maximum connections and queue pairs that are tracked at once. Those beyond it are not
+/// decoded.
 const MAX_FLOWS: usize = 1 << 16;
 
 /// Prints the messages of a capture.
@@ -49,17 +50,17 @@ fn analyze(input: impl Read + Send, report: Report<impl Write>) -> Result<(), Bo
     Ok(analysis.report.finish(damage.as_deref())?)
 }
 
-/// The requests to a queue pair: source, destination and number.
+/// The requests to a queue pair: source address, destination address and queue pair number.
 type QueuePair = (IpAddr, IpAddr, u32);
 
-/// What is known of the end of a connection.
+/// The known connection of a queue pair.
 #[derive(Default)]
 struct Flow {
     requests: Requests,
     end: Option<(ConnectionNumber, Sender)>,
 }
 
-/// A connection of RoCE whose second direction may not have been seen.
+/// A RoCE connection of which only one direction may be known.
 struct RoceConnection {
     number: ConnectionNumber,
     client: IpAddr,
@@ -68,14 +69,14 @@ struct RoceConnection {
     known: [bool; 2],
 }
 
-/// A connection of TCP.
+/// A TCP connection.
 #[derive(Default)]
 struct Stream {
     directions: [Direction; 2],
     iwarp: IwarpConnection,
     /// The direction of the client's first segment.
     opened: Option<usize>,
-    /// Which directions have ended.
+    /// Whether each direction has ended.
     closed: [bool; 2],
     connection: Option<(ConnectionNumber, usize)>,
 }
@@ -84,9 +85,10 @@ struct Analysis<W> {
     report: Report<W>,
     flows: HashMap<QueuePair, Flow>,
     roce: Vec<RoceConnection>,
-    /// The requests of connection managers: who asks by which number for which queue pair and port.
+    /// The requests of connection managers: the queue pair and the port of each requester and its
+    /// communication id.
     requests: HashMap<(IpAddr, IpAddr, u32), (u32, u16)>,
-    /// The directions of connections that managers have told of: the queue pair of each end.
+    /// The directions of connections that connection managers set up: the queue pair of each end.
     managed: HashMap<QueuePair, (Sender, QueuePair, u16)>,
     streams: HashMap<(SocketAddr, SocketAddr), Stream>,
 }
@@ -124,7 +126,7 @@ impl<W: Write> Analysis<W> {
     }
 }
 
-/// RoCEv2.
+/// RoCEv2 packets.
 impl<W: Write> Analysis<W> {
     fn roce(&mut self, packet: &Packet<'_>) -> Result<(), OutputError> {
         let Some(transfer) = Transfer::parse(packet.payload, packet.length) else {
@@ -152,7 +154,7 @@ impl<W: Write> Analysis<W> {
         Ok(())
     }
 
-    /// Notes what connection managers tell each other.
+    /// Tracks the messages of connection managers.
     fn manage(&mut self, source: IpAddr, destination: IpAddr, management: Management) {
         if self.requests.len() >= MAX_FLOWS || self.managed.len() >= MAX_FLOWS {
             return;
@@ -180,21 +182,21 @@ impl<W: Write> Analysis<W> {
                     .insert(to_server, (Sender::Client, to_client, port));
                 self.managed
                     .insert(to_client, (Sender::Server, to_server, port));
-                // Their numbers may have been those of an earlier connection.
+                // An earlier connection may have had the same queue pair numbers.
                 self.flows.remove(&to_client);
                 self.flows.remove(&to_server);
             }
         }
     }
 
-    fn arrived(&mut self, key: QueuePair, arrival: Arrival) -> Result<(), OutputError> {
+    fn arrived(&mut self, key: QueuePair, arrival: RoceArrival) -> Result<(), OutputError> {
         let end = self.flows.get(&key).and_then(|flow| flow.end);
         match arrival {
-            Arrival::Lost { text, .. } => match end {
+            RoceArrival::Lost { text, .. } => match end {
                 Some((number, from)) => self.report.lost(number, from, &text),
                 None => Ok(()),
             },
-            Arrival::Send { bytes, packets } => {
+            RoceArrival::Send { bytes, packets } => {
                 let Some(message) = self.report.parse(&bytes, end.is_some()) else {
                     return Ok(());
                 };
@@ -207,7 +209,7 @@ impl<W: Write> Analysis<W> {
         }
     }
 
-    /// Finds the connection of a flow by its first message.
+    /// Finds the connection of a flow from its first message.
     fn identify(
         &mut self,
         key: QueuePair,
@@ -237,8 +239,8 @@ impl<W: Write> Analysis<W> {
         Ok(end)
     }
 
-    /// Without the managers' messages, a flow belongs to the connection whose call it answers, or to
-    /// the only one that lacks this direction.
+    /// Without connection manager messages, a flow belongs to the connection whose call it answers,
+    /// or to the only connection that lacks this direction.
     fn counterpart(
         &mut self,
         (source, destination, _): QueuePair,
@@ -309,7 +311,7 @@ impl<W: Write> Analysis<W> {
     }
 }
 
-/// iWARP.
+/// iWARP segments.
 impl<W: Write> Analysis<W> {
     fn tcp(&mut self, packet: &Packet<'_>, header: TcpHeader) -> Result<(), OutputError> {
         let (source, destination) = (packet.source, packet.destination);
@@ -320,14 +322,14 @@ impl<W: Write> Analysis<W> {
         };
         let begins = header.syn && header.acknowledged.is_none();
         let mut stream = match self.streams.remove(&addresses) {
-            // The ports are used again.
+            // The ports are reused for a new connection.
             Some(stream) if begins && stream.connection.is_some() => {
                 let mut old = stream;
                 self.close(addresses, &mut old)?;
                 Stream::default()
             }
             Some(stream) => stream,
-            // Acknowledgements alone tell nothing of a stream.
+            // Acknowledgements alone do not identify a stream.
             None if packet.length == 0 && !begins => return Ok(()),
             None if self.streams.len() >= MAX_FLOWS => {
                 self.report.overflow();
@@ -352,7 +354,7 @@ impl<W: Write> Analysis<W> {
         Ok(())
     }
 
-    /// Takes what still waits in a stream that has ended.
+    /// Takes the data that still wait in an ended stream.
     fn close(
         &mut self,
         addresses: (SocketAddr, SocketAddr),

@@ -18,8 +18,8 @@ pub(crate) struct Options {
     /// same codes.
     #[arg(long)]
     characteristics: bool,
-    /// Print the messages of a capture, pcap or pcapng, of RoCEv2 or iWARP: time, direction, header,
-    /// and the RPC procedure or status.
+    /// Print the messages of a capture, pcap or pcapng, of RoCEv2 or iWARP: time, direction,
+    /// header, and the RPC procedure or status.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hex", "file"])]
     pcap: Option<PathBuf>,
     /// Print a line of JSON for each connection, message and loss of the capture.
@@ -83,7 +83,7 @@ mod tests {
     use super::from_hex;
 
     #[test]
-    fn hexadecimal_is_read_with_what_stands_between() {
+    fn hexadecimal_may_have_separators() {
         assert_eq!(from_hex(b"00 ff\n1a"), Ok(vec![0, 255, 26]));
         assert!(from_hex(b"123").is_err());
     }

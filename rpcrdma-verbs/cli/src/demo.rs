@@ -1,4 +1,4 @@
-//! `rpcrdma demo`: every feature once, with its messages.
+//! `rpcrdma demo`: runs every feature once, and shows its messages.
 
 mod broken;
 mod groups;
@@ -142,12 +142,12 @@ pub(crate) struct Options {
     /// connection for each scene.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// What carries the messages in the capture.
+    /// Protocol that carries the messages in the capture.
     #[arg(long, value_enum, default_value_t, requires = "pcap")]
     frames: Frames,
 }
 
-/// How a scene has ended.
+/// The outcome of a scene.
 enum Outcome {
     Passed,
     Failed(String),
@@ -156,7 +156,7 @@ enum Outcome {
 }
 
 impl Options {
-    /// Plays all scenes, and prints how many have passed. Returns true if all have.
+    /// Runs all scenes, and prints the number of passed ones. Returns true if all have passed.
     pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
         let source = &self.source.source(Locality::Process)?;
         let (mut passed, mut failed) = (0, 0);
@@ -228,7 +228,7 @@ impl Options {
 }
 
 impl Scene {
-    /// Plays the scene, and returns its messages.
+    /// Runs the scene, and returns its messages.
     fn run(&self, source: &DeviceSource) -> (Outcome, Vec<LoggedMessage>) {
         let chart = MessageLog::default();
         let world = TestPair::new(source, (self.client)(), (self.server)());
@@ -303,7 +303,7 @@ fn write_chunk(world: &mut TestPair) -> Result<(), String> {
     get(world, 300_001)
 }
 
-/// Writes bytes, which may be reduced.
+/// Writes bytes, which may be a reduced item.
 fn put(world: &mut TestPair, length: u32) -> Result<(), String> {
     let bytes =
         block::filled(world.near.pool(), length, 0xa5).map_err(|error| error.to_string())?;
@@ -316,7 +316,7 @@ fn put(world: &mut TestPair, length: u32) -> Result<(), String> {
     )
 }
 
-/// Reads bytes into a buffer of their own.
+/// Reads bytes into a separate buffer.
 fn get(world: &mut TestPair, count: u32) -> Result<(), String> {
     let args = ReadArgs { block: 0, count };
     let call = world.client.read(&args).begin(&mut world.near);
@@ -346,7 +346,7 @@ fn long_reply(world: &mut TestPair) -> Result<(), String> {
 fn backward(world: &mut TestPair) -> Result<(), String> {
     let call = world.client.ready().begin(&mut world.near);
     world.end(call)?;
-    let connection = world.block.ready().ok_or("nobody is ready")?;
+    let connection = world.block.ready().ok_or("no client is ready")?;
     let caller = world.server.caller(connection);
     let caller = callback1::Client::new(caller.ok_or("the client is gone")?);
     let call = caller.next(&7).begin(&mut world.far);

@@ -17,34 +17,34 @@ use rpcrdma_verbs::provider::{Device as _, VerbError};
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// RDMA device of this host, as `rpcrdma devices` lists it; the default needs none: within one
-    /// process it is the embedded fabric, between processes and hosts the RDMA hardware on the route,
-    /// or else iWARP over TCP.
+    /// RDMA device of this host, as listed by `rpcrdma devices`. The default needs none: within one
+    /// process it is the embedded fabric, between processes and hosts the RDMA hardware on the
+    /// route, or else iWARP over TCP.
     #[arg(long)]
     device: Option<String>,
     /// Address of the device to listen on, with or without a port.
     #[arg(long, value_parser = address)]
     bind: Option<SocketAddr>,
-    /// Expose memory by windows also on a device whose windows do not confine the peer (soft-RoCE).
+    /// Expose memory by windows even on a device whose windows do not confine the peer (soft-RoCE).
     #[arg(long)]
     trust_peers: bool,
-    /// Traffic class of connections: the DSCP times four, as RDMA_OPTION_ID_TOS has it. With RoCE
-    /// the kernel derives the service level from it; the embedded fabric has none.
+    /// Traffic class of connections: the DSCP times four, as in RDMA_OPTION_ID_TOS. With RoCE the
+    /// kernel derives the service level from it. The embedded fabric has none.
     #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
     traffic_class: Option<u8>,
-    /// Do without CRCs on iWARP over TCP, if the peer does so, too: for measurements, and for hosts
-    /// between which a lower layer has a checksum of its own.
+    /// Disable CRCs on iWARP over TCP, if the peer also disables them: for measurements, and for
+    /// networks whose lower layer has its own checksum.
     #[arg(long)]
     no_crc: bool,
 }
 
-/// Opens devices, on any thread.
+/// Opens devices on any thread.
 #[derive(Clone)]
 pub(crate) struct DeviceSource {
     kind: Kind,
     /// The address for a server.
     address: SocketAddr,
-    /// Whether peers may have windows that do not confine them.
+    /// Whether peers may get windows that do not confine them.
     trusts: bool,
     traffic_class: Option<u8>,
     /// Whether iWARP over TCP requires CRCs.
@@ -79,12 +79,12 @@ impl DeviceSource {
         Ok(device)
     }
 
-    /// Returns the address for a server, with any port if none was given.
+    /// Returns the address for a server. The port is 0 if none was given.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Creates a driver on a device of its own.
+    /// Creates a driver on a newly opened device.
     pub(crate) fn driver(
         &self,
         budget: &Budget,
@@ -98,17 +98,17 @@ impl DeviceSource {
     }
 }
 
-/// Where the ends of a subcommand are.
+/// The location of the ends of a subcommand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locality {
     /// Both are in this process.
     Process,
-    /// One is here, and iWARP over TCP reaches any other.
+    /// One end is in this process, and iWARP over TCP reaches any peer.
     #[cfg(feature = "nfs")]
     Network,
-    /// A client is here: the device is that of the route to the server.
+    /// The client is in this process: the device is that of the route to the server.
     Client(IpAddr),
-    /// A server is here: the device is that of its address.
+    /// The server is in this process: the device is that of its address.
     Server,
 }
 
@@ -130,7 +130,7 @@ impl Options {
         self.delayed(reach, Duration::ZERO)
     }
 
-    /// Returns the selected device. The embedded fabric has a delay.
+    /// Returns the selected device. The embedded fabric has this delay.
     pub(crate) fn delayed(
         &self,
         reach: Locality,
@@ -155,7 +155,7 @@ impl Options {
             traffic_class: self.traffic_class,
             crc: !self.no_crc,
         };
-        // Reports first if the device does not exist.
+        // If the device does not exist, this error is reported first.
         match source.open() {
             Ok(_) => Ok(source),
             Err(error) if reach == Locality::Process => {
@@ -167,7 +167,7 @@ impl Options {
 }
 
 impl Options {
-    /// Returns the name of the device where none is named.
+    /// Returns the name of the default device.
     fn selected(&self, locality: Locality) -> String {
         let device = match locality {
             Locality::Process => return iwarp::NAME.to_owned(),
@@ -183,7 +183,7 @@ impl Options {
     }
 }
 
-/// What helps a subcommand with both ends in this process if the device can't be opened.
+/// The hint if the device cannot be opened, for a subcommand with both ends in this process.
 const NO_DEVICE_NEEDED: &str =
     "without --device there is the embedded fabric, which needs no device";
 
@@ -193,7 +193,7 @@ pub(crate) fn traffic_class(text: &str) -> Result<u8, String> {
         Some(digits) => u8::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("{text} is no traffic class, like 104 or 0x68"))
+    parsed.map_err(|_| format!("{text} is not a traffic class, like 104 or 0x68"))
 }
 
 /// Parses an address with or without a port.
@@ -205,5 +205,5 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     };
     with_port
         .or_else(|_| without())
-        .map_err(|_| format!("{text} is no address, like 192.0.2.1 or 192.0.2.1:20049"))
+        .map_err(|_| format!("{text} is not an address, like 192.0.2.1 or 192.0.2.1:20049"))
 }

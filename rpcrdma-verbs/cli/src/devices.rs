@@ -1,4 +1,4 @@
-//! `rpcrdma devices`: the devices that can be used.
+//! `rpcrdma devices`: lists the available devices.
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Prints what needs no device, and the devices of this host.
+    /// Prints the options that need no device, and the devices of this host.
     pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
         if self.json {
             outln!("{}", all_as_json()?);
@@ -48,7 +48,10 @@ impl Options {
 
 /// Returns all devices.
 fn all_as_json() -> Result<Value, Box<dyn Error>> {
-    let one = |kind, can: &Capabilities| json!({ "name": can.name, "kind": kind, "capabilities": capabilities_as_json(can) });
+    let one = |kind, can: &Capabilities| {
+        let capabilities = capabilities_as_json(can);
+        json!({ "name": can.name, "kind": kind, "capabilities": capabilities })
+    };
     let without_devices = [
         one("embedded", Fabric::new().device().capabilities()),
         one("iWARP over TCP", IwarpDevice::default().capabilities()),
@@ -154,8 +157,8 @@ mod verbs {
         };
         if found.is_empty() {
             outln!(
-                "\nThis host has no RDMA device. The embedded fabric and iWARP over TCP work without \
-                one: leave out --device"
+                "\nThis host has no RDMA device. The embedded fabric and iWARP over TCP work \
+                 without one: leave out --device"
             );
         }
         found.iter().try_for_each(one)

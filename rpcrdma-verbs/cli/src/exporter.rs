@@ -1,7 +1,7 @@
-//! The metrics of a server for Prometheus and `rpcrdma stat`: HTTP, on threads of their own.
+//! Serves the metrics for Prometheus and `rpcrdma stat` by HTTP, on separate threads.
 //!
-//! One request is answered at a time, and in two seconds at most, so that clients of HTTP take a
-//! bounded part of the server.
+//! The threads serve one request at a time, with a timeout of two seconds, so that HTTP clients use
+//! a bounded part of the server's resources.
 
 use std::error::Error;
 use std::io::{self, Read, Write as _};
@@ -14,12 +14,12 @@ use crate::device_source::address;
 use crate::server_name::METRICS_PORT;
 use crate::timed_stream::TimedStream;
 
-/// Where the metrics are.
+/// The address of the metrics.
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Offer metrics to Prometheus and `rpcrdma stat` by HTTP at this address, 127.0.0.1 by default;
-    /// the default port is 9464. Whoever reaches the address can read them.
+    /// Serve metrics for Prometheus and `rpcrdma stat` by HTTP at this address (default 127.0.0.1,
+    /// port 9464). They are readable by everyone who can reach the address.
     #[arg(long, value_name = "ADDR", value_parser = metrics_address, num_args = 0..=1,
         default_missing_value = "127.0.0.1", require_equals = true)]
     metrics: Option<SocketAddr>,
@@ -35,19 +35,19 @@ const BUCKETS: [f64; 19] = [
     1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0,
     2.0, 5.0, 10.0,
 ];
-/// How long a request may take, with its answer.
+/// The timeout of a request, including its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest request.
+/// The maximum bytes of a request.
 const MAX_REQUEST: usize = 8 << 10;
-/// How often values of histograms are put into their buckets: they take memory until then.
+/// The interval at which histogram values are sorted into buckets: they use memory until then.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// A pause after a connection that could not be accepted.
+/// The delay after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Options {
-    /// Starts to record metrics and to offer them, if this is wanted, and returns the address. It
-    /// has to be called before the first call is made or served. `publish` is called before each
-    /// answer.
+    /// If requested, starts to record and serve metrics, and returns the address. This function
+    /// must be called before the first call is made or served. `publish` is called before each
+    /// response.
     pub(crate) fn start(
         &self,
         publish: impl Fn() + Send + 'static,
@@ -76,13 +76,13 @@ impl Options {
     }
 }
 
-/// Starts a thread that ends with the process.
+/// Starts a thread that runs until the process ends.
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(name.to_owned());
     thread.spawn(run).map(drop)
 }
 
-/// Answers requests by HTTP.
+/// Responds to HTTP requests.
 struct Exporter {
     metrics: PrometheusHandle,
     publish: Box<dyn Fn() + Send>,
@@ -92,10 +92,10 @@ impl Exporter {
     fn run(&self, listener: &TcpListener) {
         loop {
             match listener.accept() {
-                // A client that leaves is its own affair.
+                // A client that disconnects is not an error of the server.
                 Ok((stream, _)) => drop(self.answer(stream)),
                 Err(error) => {
-                    tracing::warn!(%error, "metrics: can't accept");
+                    tracing::warn!(%error, "metrics: can't accept a connection");
                     std::thread::sleep(PAUSE);
                 }
             }
@@ -126,7 +126,7 @@ impl Exporter {
     }
 }
 
-/// Reads a request to the end of its header, or as much of it as a request may have.
+/// Reads a request to the end of its header, up to the maximum length.
 fn read_head(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
@@ -139,7 +139,7 @@ fn read_head(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-/// Returns what a request is for, without its query, or the status that refuses it.
+/// Returns the target of a request without its query, or an error status.
 fn target(request: &[u8]) -> Result<&str, &'static str> {
     const BAD: &str = "400 Bad Request";
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or(&[]);
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_for_a_page() {
+    fn request_targets_are_parsed() {
         for (request, found) in [
             ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", Ok("/metrics")),
             ("HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", Ok("/metrics")),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_an_end_is_read_in_part() {
+    fn an_endless_request_is_read_in_part() {
         let endless = read_head(&mut io::repeat(b'a')).unwrap();
         assert_eq!(endless.len(), MAX_REQUEST);
         let whole = b"GET / HTTP/1.1\r\n\r\n";

@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 
 use output::OutputError;
 
-/// What the documents in `spec/` say.
+/// The schema of the documents in `spec/`.
 #[allow(
     missing_docs,
     dead_code,
@@ -52,27 +52,27 @@ struct Command {
     #[command(flatten)]
     verbosity: verbosity::Verbosity,
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// Run a client and a server through every feature, and show each message.
     Demo(demo::Options),
     /// Measure calls between clients and a server.
     Bench(bench::Options),
     /// Run the server for `ping` and `bench --connect`.
     Serve(serve::Options),
-    /// Call a server that `serve` runs elsewhere.
+    /// Call a remote server that `serve` runs.
     Ping(ping::Options),
-    /// Print the figures of a server that runs with `--metrics`.
+    /// Print the metrics of a server that runs with `--metrics`.
     Stat(stat::Options),
-    /// Serve NFS, or use a server of it: `rpcrdma nfs serve DIR`, `rpcrdma nfs ls SERVER:/PATH`.
+    /// Serve NFS, or use an NFS server: `rpcrdma nfs serve DIR`, `rpcrdma nfs ls SERVER:/PATH`.
     #[cfg(feature = "nfs")]
     Nfs(nfs::Options),
     /// Print the transport header of a message, or the messages of a capture.
     Decode(decode::Options),
-    /// List the devices that can be used, with their capabilities.
+    /// List the available devices, with their capabilities.
     Devices(devices::Options),
     /// Print completions for a shell.
     #[command(hide = true)]
@@ -82,8 +82,8 @@ enum What {
     Man(shell::Man),
 }
 
-impl What {
-    /// Returns the level from which events are logged by default: clients print what they see.
+impl Action {
+    /// Returns the default log level: clients print events themselves.
     fn default_level(&self) -> &'static str {
         match self {
             Self::Serve(_) => "warn",
@@ -93,7 +93,7 @@ impl What {
         }
     }
 
-    /// Returns true if the command has done what it should.
+    /// Returns true if the command succeeded.
     fn run(self) -> Result<bool, Box<dyn Error>> {
         match self {
             Self::Demo(options) => options.run(),
@@ -125,7 +125,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
+/// Prints the requested help, or the errors of the arguments.
 fn asked_or_wrong(error: &clap::Error) -> ExitCode {
     match error.print() {
         Err(unwritten) if !error.use_stderr() => output::failed(&OutputError::from(unwritten)),

@@ -20,13 +20,13 @@ const TCP_PORT: u16 = 2049;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every client is trusted:
-    /// the server believes who its users are.
+enum Action {
+    /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every client is trusted: the
+    /// server does not verify its users.
     Serve(Box<serve::Serve>),
     /// List a directory of an NFSv3 server.
     Ls(list::List),
@@ -34,14 +34,14 @@ enum What {
     Cat(list::Cat),
     /// Copy a file from or to an NFSv3 server.
     Cp(copy::Copy),
-    /// Measure the operations of an NFSv3 server, one after the other.
+    /// Measure each operation of an NFSv3 server.
     Bench(measure::Bench),
 }
 
 impl Options {
-    /// Returns true if it is a server.
+    /// Returns true for the subcommand that runs a server.
     pub(crate) fn is_server(&self) -> bool {
-        matches!(self.what, What::Serve(_))
+        matches!(self.what, Action::Serve(_))
     }
 
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
@@ -50,14 +50,14 @@ impl Options {
             .build()?;
         let done = runtime.block_on(async {
             match self.what {
-                What::Serve(serve) => serve.run().await,
-                What::Ls(list) => list.run().await,
-                What::Cat(cat) => cat.run().await,
-                What::Cp(copy) => copy.run().await,
-                What::Bench(bench) => bench.run().await,
+                Action::Serve(serve) => serve.run().await,
+                Action::Ls(list) => list.run().await,
+                Action::Cat(cat) => cat.run().await,
+                Action::Cp(copy) => copy.run().await,
+                Action::Bench(bench) => bench.run().await,
             }
         });
-        // A server that does not drain is not waited for.
+        // The process does not wait for a server that does not drain.
         runtime.shutdown_background();
         done
     }

@@ -1,4 +1,4 @@
-//! Standard output, which may be a closed pipe or on a full disk, and the status of a command.
+//! Standard output, which may be a closed pipe or on a full disk, and the exit status.
 
 use std::error::Error;
 use std::fmt;
@@ -46,7 +46,7 @@ pub(crate) fn line(text: fmt::Arguments<'_>) -> Result<(), OutputError> {
     Ok(out.write_all(b"\n")?)
 }
 
-/// Does as `println!`, and returns from the function with an error where that would panic.
+/// Works as `println!`, but returns an error from the calling function instead of a panic.
 macro_rules! outln {
     ($($text:tt)*) => {
         $crate::output::line(format_args!($($text)*))?
@@ -54,12 +54,12 @@ macro_rules! outln {
 }
 pub(crate) use outln;
 
-/// Says on standard error why a command has failed, and returns its status.
+/// Prints the error of a failed command on standard error, and returns its exit status.
 pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     if let Some(OutputError(error)) = error.downcast_ref()
         && error.kind() == io::ErrorKind::BrokenPipe
     {
-        // The reader has what it wants, as `head` does.
+        // The reader needs no more output, as with `head`.
         return ExitCode::SUCCESS;
     }
     eprintln!("rpcrdma: {error}");

@@ -1,4 +1,4 @@
-//! `rpcrdma ping`: calls to a remote server, one after the other.
+//! `rpcrdma ping`: makes successive calls to a remote server.
 
 mod stats;
 
@@ -29,12 +29,12 @@ use stats::PingStats;
 pub(crate) struct Options {
     #[command(flatten)]
     source: device_source::Options,
-    /// Host and port of the server; the default port is 20049. The server is that of `rpcrdma
-    /// serve`, or any with --program.
+    /// Host and port of the server (default port 20049). The server is run by `rpcrdma serve`, or
+    /// any server with --program.
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: ServerName,
-    /// Call the NULL procedure of this program, in decimal or hexadecimal (0x186a3 is NFS), which
-    /// any server of RPC-over-RDMA answers, instead of the echo of `rpcrdma serve`.
+    /// Call the NULL procedure of this program, in decimal or hexadecimal (0x186a3 is NFS), instead
+    /// of the echo of `rpcrdma serve`. Any RPC-over-RDMA server answers it.
     #[arg(long, value_name = "NUMBER", value_parser = number, requires = "version",
         conflicts_with = "size")]
     program: Option<u32>,
@@ -68,7 +68,7 @@ fn number(text: &str) -> Result<u32, String> {
 }
 
 impl Options {
-    /// Calls until all calls are made or a signal comes. Returns true if all calls were answered.
+    /// Makes calls until all are made or a signal arrives. Returns true if all were answered.
     pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
         let server = self.connect.resolve(PORT)?;
         let source = self.source.source(Locality::Client(server.ip()))?;
@@ -103,18 +103,18 @@ struct Pinger<'a> {
     client: Client<LocalChannel<AnyDevice>>,
     arguments: Vec<u8>,
     stats: PingStats,
-    /// Set by a signal.
+    /// The flag that a signal sets.
     told: Arc<AtomicBool>,
 }
 
-/// The call that is in flight.
+/// The call in flight.
 #[derive(Clone, Copy)]
 enum Pending {
     Echo(PendingCall<Echo>),
     Null(PendingCall<Null>),
 }
 
-/// How often the flag that a signal sets is looked at: a signal does not end the driver's sleep.
+/// The interval at which the signal flag is checked: a signal does not end the driver's sleep.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Pinger<'_> {
@@ -143,7 +143,7 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    /// Makes one call, and waits for its end or a signal.
+    /// Makes one call, and waits for its completion or a signal.
     fn one(&mut self, driver: &mut Driver<AnyDevice>) -> Result<(), Box<dyn Error>> {
         let began = Instant::now();
         let call = self.begin(driver)?;
@@ -176,7 +176,7 @@ impl Pinger<'_> {
         Ok(Pending::Echo(call.timeout(timeout).begin(driver)?))
     }
 
-    /// Notes how a call has ended. Returns false if it is another one.
+    /// Records the outcome of the call. Returns false if another call has ended.
     fn end(
         &mut self,
         call: Pending,
@@ -200,7 +200,7 @@ impl Pinger<'_> {
                 self.stats.answered(&what, took)?;
             }
             Some(Ok(false)) => self.stats.failed(&"the bytes that came back are others")?,
-            // The procedure is that of the option.
+            // The procedure is the one of the option.
             Some(Err(error)) => self.stats.failed(error.kind())?,
         }
         Ok(true)
@@ -212,7 +212,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn programs_have_numbers() {
+    fn program_numbers_are_parsed() {
         assert_eq!(number("100003"), Ok(100_003));
         assert_eq!(number("0x186a3"), Ok(100_003));
         assert!(number("nfs").is_err() && number("0x").is_err() && number("-1").is_err());

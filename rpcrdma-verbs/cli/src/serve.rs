@@ -1,4 +1,4 @@
-//! `rpcrdma serve`: a server for `rpcrdma ping` and `rpcrdma bench --connect`, until it is stopped.
+//! `rpcrdma serve`: a server for `rpcrdma ping` and `rpcrdma bench --connect`.
 
 use std::error::Error;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::units::time;
 
 /// The port of NFS over RDMA (RFC 5667).
 pub(crate) const PORT: u16 = 20049;
-/// The number of blocks that can be read.
+/// The number of readable blocks.
 const BLOCKS: usize = 16;
 
 #[derive(Clone, clap::Args)]
@@ -102,7 +102,7 @@ impl Options {
         Ok(())
     }
 
-    /// Prints a line: of text, or an object of JSON.
+    /// Prints a line of text, or a JSON object.
     fn print(
         &self,
         text: fmt::Arguments<'_>,
@@ -127,10 +127,10 @@ pub(crate) fn told_to_end() -> io::Result<Arc<AtomicBool>> {
     Ok(told)
 }
 
-/// How often the driver's metrics are published.
+/// The interval at which the driver's metrics are published.
 #[cfg(feature = "metrics")]
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
-/// The time for outstanding calls after a stop.
+/// The time limit for outstanding calls after a stop.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
-/// Room for the completions of a few hundred connections.
+/// The completion queue size, for a few hundred connections.
 const COMPLETIONS: u32 = 1 << 14;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
-/// The port of metrics, as OpenTelemetry's exporters for Prometheus have it.
+/// The default port of OpenTelemetry's exporters for Prometheus.
 pub(crate) const METRICS_PORT: u16 = 9464;
 
 /// A host with or without a port: a name, or an address.
@@ -27,7 +27,7 @@ impl FromStr for ServerName {
         if text.parse::<IpAddr>().is_ok() {
             return Ok(named(text, None));
         }
-        let wrong = || format!("{text} is no host, like server, server:20049, 192.0.2.1 or ::1");
+        let wrong = || format!("{text} is not a host, like server, server:20049, 192.0.2.1 or ::1");
         let (host, port) = match text.split_once(':') {
             Some((host, port)) => (host, Some(port.parse().map_err(|_| wrong())?)),
             None => (text, None),
@@ -41,7 +41,8 @@ impl FromStr for ServerName {
 }
 
 impl ServerName {
-    /// Returns the address of the server: that of IPv4, if the name has addresses of both kinds.
+    /// Returns the address of the server. IPv4 is preferred if the name has addresses of both
+    /// families.
     pub(crate) fn resolve(&self, default_port: u16) -> Result<SocketAddr, String> {
         let port = self.port.filter(|port| *port != 0).unwrap_or(default_port);
         let found = (self.host.as_str(), port).to_socket_addrs();
@@ -60,7 +61,7 @@ mod tests {
     use super::ServerName;
 
     #[test]
-    fn servers_have_names_or_addresses() {
+    fn server_names_are_parsed() {
         for (text, host, port) in [
             ("server", "server", None),
             ("server:7", "server", Some(7)),

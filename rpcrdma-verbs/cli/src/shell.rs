@@ -1,4 +1,4 @@
-//! Completions for shells, and manual pages: for those who package the command.
+//! Shell completions and manual pages, for packagers of the command.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints a script that the shell sources.
+    /// Prints a script for the shell to source.
     pub(crate) fn run<C: CommandFactory>(&self) -> Result<(), Box<dyn Error>> {
         let mut script = Vec::new();
         let mut command = C::command();

@@ -1,4 +1,4 @@
-//! `rpcrdma stat`: the figures of a server that runs.
+//! `rpcrdma stat`: prints the metrics of a running server.
 
 mod exposition;
 mod http;
@@ -17,28 +17,28 @@ use report::Report;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Host and port of the metrics of a server, which `rpcrdma serve --metrics` and `rpcrdma nfs
-    /// serve --metrics` offer; the default port is 9464.
+    /// Host and port of the metrics (default port 9464) of `rpcrdma serve --metrics` or `rpcrdma
+    /// nfs serve --metrics`.
     #[arg(value_name = "HOST[:PORT]", default_value = "127.0.0.1")]
     server: ServerName,
-    /// Print the figures again and again, with what has changed in a second.
+    /// Print the metrics repeatedly, with their change per second.
     #[arg(long, value_name = "TIME", value_parser = time)]
     interval: Option<Duration>,
-    /// Number of times that the figures are printed; 0 for no limit.
+    /// Number of times to print the metrics; 0 for no limit.
     #[arg(long, default_value_t = 0, requires = "interval")]
     count: u64,
-    /// Timeout of one reading.
+    /// Timeout of one request.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     timeout: Duration,
-    /// Print figures that are zero, too.
+    /// Also print metrics that are zero.
     #[arg(long, conflicts_with = "json")]
     all: bool,
-    /// Print a line of JSON for each reading.
+    /// Print a line of JSON for each request.
     #[arg(long)]
     json: bool,
 }
 
-/// How often the flag that a signal sets is looked at.
+/// The interval at which the signal flag is checked.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Options {

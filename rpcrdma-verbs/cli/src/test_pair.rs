@@ -36,7 +36,7 @@ pub(crate) fn rtr() -> RtrExtConfig {
     }
 }
 
-/// A message that was sent.
+/// A sent message.
 pub(crate) struct LoggedMessage {
     /// The line of the chart.
     pub(crate) text: String,
@@ -44,7 +44,7 @@ pub(crate) struct LoggedMessage {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The messages that were sent, in order. Clones share the log.
+/// The sent messages in order. Clones share the log.
 #[derive(Clone, Default)]
 pub(crate) struct MessageLog(Arc<Mutex<Vec<LoggedMessage>>>);
 
@@ -54,7 +54,7 @@ impl MessageLog {
     }
 }
 
-/// Both ends.
+/// A client, a server, and their drivers.
 pub(crate) struct TestPair {
     pub(crate) client: Client<LocalChannel<AnyDevice>>,
     pub(crate) near: Driver<AnyDevice>,
@@ -90,7 +90,7 @@ impl TestPair {
         })
     }
 
-    /// Logs every message that is sent.
+    /// Logs every sent message.
     pub(crate) fn draw(&mut self, chart: &MessageLog) {
         self.chart = chart.clone();
         for (driver, arrow, from_client) in [
@@ -132,13 +132,13 @@ impl TestPair {
         Err("nothing happens".to_owned())
     }
 
-    /// Returns what happens next at the client.
+    /// Returns the next event of the client.
     pub(crate) fn event(&mut self) -> Option<LocalEvent> {
         self.client.transport().poll_event(&mut self.near)
     }
 
     /// Waits for the end of a call, and returns its results.
-    pub(crate) fn end<P: Method>(&mut self, call: Begun<P>) -> Result<P::Results, String> {
+    pub(crate) fn end<P: Method>(&mut self, call: BeginResult<P>) -> Result<P::Results, String> {
         let call = call.map_err(|error| error.to_string())?;
         let ended = self.until(|world| {
             while let Some(event) = world.event() {
@@ -158,4 +158,4 @@ impl TestPair {
 }
 
 /// A call that may have begun.
-pub(crate) type Begun<P> = Result<PendingCall<P>, CallError>;
+pub(crate) type BeginResult<P> = Result<PendingCall<P>, CallError>;

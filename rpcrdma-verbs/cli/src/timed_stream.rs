@@ -1,4 +1,4 @@
-//! A TCP connection on which everything together takes no longer than it may.
+//! A TCP connection with a deadline for all operations together.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ impl TimedStream {
         }
     }
 
-    /// Returns how long the next step may take.
+    /// Returns the time that is left for the next operation.
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -28,7 +28,7 @@ impl TimedStream {
     }
 }
 
-/// The system says that a time has passed as if there were nothing yet.
+/// Converts the error of an expired timeout, which the system reports as `WouldBlock`.
 fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),

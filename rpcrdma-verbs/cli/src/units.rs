@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The longest time: it can be added to any instant.
+/// The maximum duration: it can be added to any instant.
 const MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Parses a number of bytes: `4096`, `64K`, `1M`, `2G` or `1T`, in powers of 1024.
@@ -30,12 +30,12 @@ pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
 }
 
 fn no_size(text: &str) -> String {
-    format!("{text} is no number of bytes, like 4096, 64K, 1M or 2G")
+    format!("{text} is not a number of bytes, like 4096, 64K, 1M or 2G")
 }
 
 /// Parses a time: `20us`, `1.5ms`, `10s`, `5m` or `2h`. Only 0 needs no unit.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text} is no time, like 20us, 500ms, 10s, 5m or 2h");
+    let wrong = || format!("{text} is not a time, like 20us, 500ms, 10s, 5m or 2h");
     let (number, unit) = split(text);
     let seconds = match unit {
         "us" => 1e-6,
@@ -57,7 +57,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| format!("{text} is more than a year"))
 }
 
-/// Splits an argument at its unit.
+/// Splits an argument before its unit.
 fn split(text: &str) -> (&str, &str) {
     let is_unit = |c: char| !c.is_ascii_digit() && c != '.';
     text.split_at(text.find(is_unit).unwrap_or(text.len()))

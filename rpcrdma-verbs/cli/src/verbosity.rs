@@ -1,4 +1,4 @@
-//! What the libraries log, on standard error.
+//! Logs of the libraries, on standard error.
 
 use std::io;
 
@@ -11,14 +11,14 @@ use crate::output::UsageError;
 
 #[derive(clap::Args)]
 pub(crate) struct Verbosity {
-    /// Log connections and refused calls on standard error; with -vv also each call, with -vvv
-    /// everything. Without it, the variable RUST_LOG says what is logged.
+    /// Log connections and rejected calls on standard error; with -vv also each call, with -vvv
+    /// everything. By default, the variable RUST_LOG selects the logs.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
 impl Verbosity {
-    /// Starts logging, from a level on unless something else is requested.
+    /// Starts logging at the default level, unless another one is requested.
     pub(crate) fn start(&self, default: &str) -> Result<(), UsageError> {
         let variable = std::env::var("RUST_LOG").ok();
         let variable = variable.filter(|filter| !filter.is_empty());

@@ -1,5 +1,5 @@
-//! The commands without a device, on the embedded fabric and over iWARP: what they print, and how
-//! they exit.
+//! The commands on the embedded fabric and over iWARP, without a device: their output, and their
+//! exit status.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
@@ -13,8 +13,8 @@ fn rpcrdma(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Returns what a command that succeeds prints.
-fn said(arguments: &[&str]) -> String {
+/// Returns the output of a command that succeeds.
+fn output_of(arguments: &[&str]) -> String {
     let output = rpcrdma(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {error}");
@@ -23,22 +23,22 @@ fn said(arguments: &[&str]) -> String {
 
 #[test]
 fn each_scene_of_the_demonstration_passes() {
-    let text = said(&["demo"]);
+    let text = output_of(&["demo"]);
     assert!(text.ends_with("\n20 passed, 0 failed\n"), "{text}");
     let titles = text.lines().filter(|line| line.starts_with("rtrext-02: "));
     assert_eq!(titles.count(), 8);
-    // What a reader sees of a call: the message, and how it travels.
+    // The chart shows the message of a call, and its transfer.
     assert!(text.contains("client ---->  RDMA2_MSG call 0x"), "{text}");
     assert!(text.contains("<---- server  RDMA2_MSG reply 0x"), "{text}");
 }
 
-/// Runs a benchmark for as short as possible, and returns its results.
+/// Runs a benchmark of minimum duration, and returns its results.
 fn bench(arguments: &[&str]) -> serde_json::Value {
     let arguments = [
         &["bench", "--json", "--duration", "0", "--working-set", "1M"],
         arguments,
     ];
-    serde_json::from_str(&said(&arguments.concat())).unwrap()
+    serde_json::from_str(&output_of(&arguments.concat())).unwrap()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_channel_is_measured_on_one_thread_and_on_several() {
 }
 
 #[test]
-fn wrong_settings_are_told() {
+fn invalid_settings_are_reported() {
     for (arguments, text) in [
         (
             &["bench", "--depth", "0"][..],
@@ -109,7 +109,7 @@ fn wrong_settings_are_told() {
 #[test]
 fn processes_reach_each_other_without_a_device() {
     for any in ["127.0.0.1:0", "[::1]:0"] {
-        // Port 0 is the usual port of the command: another test or process may have it.
+        // Port 0 means the default port of the command, which another test or process may use.
         let free = TcpListener::bind(any).unwrap().local_addr().unwrap();
         let bind = free.to_string();
         let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
@@ -132,9 +132,9 @@ fn processes_reach_each_other_without_a_device() {
             "--interval",
             "1ms",
         ]);
-        let said = String::from_utf8_lossy(&ping.stdout);
-        assert!(ping.status.success(), "{said}");
-        assert!(said.contains("3 calls"), "{said}");
+        let output = String::from_utf8_lossy(&ping.stdout);
+        assert!(ping.status.success(), "{output}");
+        assert!(output.contains("3 calls"), "{output}");
         for operation in ["echo", "read", "write"] {
             let size = if operation == "echo" { "64" } else { "1048576" };
             let bench = rpcrdma(&[
@@ -158,7 +158,7 @@ fn processes_reach_each_other_without_a_device() {
     }
 }
 
-/// Runs a command whose output goes nowhere.
+/// Runs a command with output to this target.
 fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma"));
     let command = command.args(arguments).stdout(output);
@@ -166,7 +166,7 @@ fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     for arguments in [&["demo"][..], &["devices"], &["bench", "--duration", "0"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -192,7 +192,7 @@ fn a_full_disk_is_a_failure() {
 }
 
 #[test]
-fn what_is_no_message_is_not_decoded() {
+fn invalid_messages_are_not_decoded() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let file = folder.path().join(name);
@@ -202,7 +202,7 @@ fn what_is_no_message_is_not_decoded() {
     // RFC 8166, section 4.2: XID, version 1, credits, RDMA_MSG, and no chunks.
     let words = [7u32, 1, 32, 0, 0, 0, 0, 7, 0];
     let message = words.map(u32::to_be_bytes).concat();
-    let text = said(&["decode", &file("message", &message)]);
+    let text = output_of(&["decode", &file("message", &message)]);
     assert_eq!(
         text,
         "RDMA_MSG call 0x00000007, 32 credits, 8 bytes inline\n"

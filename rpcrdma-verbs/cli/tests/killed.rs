@@ -1,5 +1,5 @@
-//! Processes over iWARP that are killed at random: a client and a server of their own stay, and lose
-//! nothing. `RPCRDMA_KILL_SECONDS=60` is the long form; `.ci/soak` has more kinds of load.
+//! Processes over iWARP that are killed at random: their peers continue, and lose no calls.
+//! `RPCRDMA_KILL_SECONDS=60` selects the long form; `.ci/soak` has more kinds of load.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,7 +20,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// A server, which serves once this returns.
+/// Starts a server, and returns once it serves.
 fn serve(address: &str) -> Child {
     let arguments = ["serve", "--bind", address, "--device", "iwarp", "--json"];
     let mut child = command(&arguments).spawn().unwrap();
@@ -38,7 +38,7 @@ fn kill(child: &mut Child) {
     child.wait().unwrap();
 }
 
-/// Returns an address at which nobody listens.
+/// Returns an address without a listener.
 fn free() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
@@ -49,12 +49,12 @@ fn duration() -> Duration {
     Duration::from_secs(seconds.map_or(4, |seconds| seconds.parse().unwrap()))
 }
 
-/// Returns a time below `most`, at random.
+/// Returns a random time below `most`.
 fn below(most: Duration) -> Duration {
     most.mul_f64(RandomState::new().hash_one(0) as f64 / u64::MAX as f64)
 }
 
-/// A client that calls for the duration, every 10 ms.
+/// Starts a client that calls every 10 ms for the duration.
 fn ping(address: &str) -> Child {
     let count = (duration().as_millis() / 10).to_string();
     let arguments = [
@@ -86,7 +86,7 @@ fn assert_answered(mut ping: Child) -> Value {
 }
 
 #[test]
-fn a_client_loses_no_call_while_its_server_is_killed() {
+fn a_client_loses_no_call_of_a_killed_server() {
     let address = free();
     let mut server = serve(&address);
     let ping = ping(&address);
@@ -106,7 +106,7 @@ fn a_client_loses_no_call_while_its_server_is_killed() {
 }
 
 #[test]
-fn a_server_goes_on_while_its_clients_are_killed() {
+fn a_server_survives_killed_clients() {
     let address = free();
     let mut server = serve(&address);
     let ping = ping(&address);
@@ -133,7 +133,7 @@ fn a_server_goes_on_while_its_clients_are_killed() {
         kill(&mut load);
         kills += 1;
     }
-    // It had one connection.
+    // The client had one connection.
     assert_eq!(assert_answered(ping)["connections"], 1);
     kill(&mut server);
 }

@@ -1,4 +1,5 @@
-//! What commands have in common: units, names, signals, JSON, logs, completions and manual pages.
+//! Common behaviour of the commands: units, names, signals, JSON, logs, completions and manual
+//! pages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Lines, Read as _, Write as _};
@@ -18,7 +19,7 @@ fn rpcrdma(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// Returns the lines of JSON that a command prints.
+/// Returns the JSON lines of a command's output.
 fn events(output: &[u8]) -> Vec<Value> {
     let lines = str::from_utf8(output).unwrap().lines();
     lines
@@ -26,7 +27,7 @@ fn events(output: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// Returns an address at which nobody listens.
+/// Returns an address without a listener.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -63,7 +64,7 @@ impl Running {
         self.lines.next().unwrap().unwrap()
     }
 
-    /// Sends a signal, and returns the status, the lines of output that are left, and the errors.
+    /// Sends a signal. Returns the status, the remaining lines of output, and the errors.
     fn end(mut self, signal: &str) -> (Option<i32>, Vec<String>, String) {
         let pid = self.process.id().to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
@@ -78,23 +79,23 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.process.kill();
     }
 }
 
 #[test]
-fn arguments_that_are_wrong_exit_with_2() {
+fn invalid_arguments_exit_with_2() {
     for (arguments, text) in [
         (&["ping"][..], "--connect <HOST[:PORT]>"),
-        (&["ping", "--connect", "a b"], "is no host"),
+        (&["ping", "--connect", "a b"], "is not a host"),
         (
             &["ping", "--connect", "::1", "--timeout", "10"],
             "10s are seconds",
         ),
         (
             &["ping", "--connect", "::1", "--size", "1MB"],
-            "is no number of bytes",
+            "is not a number of bytes",
         ),
         (
             &["ping", "--connect", "::1", "--size", "4G"],
@@ -118,8 +119,11 @@ fn arguments_that_are_wrong_exit_with_2() {
         ),
         (&["bench", "--duration", "3"], "3s are seconds"),
         (&["bench", "--size", "0"], "must be one or more"),
-        (&["bench", "--working-set", "1e9"], "is no number of bytes"),
-        (&["serve", "--bind", "nowhere"], "is no address"),
+        (
+            &["bench", "--working-set", "1e9"],
+            "is not a number of bytes",
+        ),
+        (&["serve", "--bind", "nowhere"], "is not an address"),
         (&["frobnicate"], "unrecognized subcommand"),
         (
             &["nfs", "bench", "server:/", "--size", "0"],
@@ -151,7 +155,7 @@ fn help_on_a_full_disk_is_a_failure() {
 }
 
 #[test]
-fn a_server_has_a_name() {
+fn servers_are_found_by_name() {
     let (_server, port) = Running::server(&[]);
     let server = format!("localhost:{port}");
     let output = rpcrdma(&["ping", "--connect", &server, "--count", "1", "--size", "1K"]);
@@ -195,7 +199,7 @@ fn an_interrupt_ends_ping_with_its_summary() {
 }
 
 #[test]
-fn an_interrupt_ends_ping_while_nobody_answers() {
+fn an_interrupt_ends_ping_without_a_server() {
     let server = free_address().to_string();
     let arguments = ["ping", "--connect", &server, "--timeout", "1m"];
     let mut ping = Running::new(&mut command(&arguments));
@@ -221,7 +225,7 @@ fn ping_calls_null_of_any_program() {
         let output = rpcrdma(&[&arguments[..], &program].concat());
         (output.status.code(), events(&output.stdout))
     };
-    // The program of block.x.
+    // The program number of block.x.
     let (status, found) = ping("0x20524d41", "1");
     assert_eq!(status, Some(0), "{found:?}");
     assert_eq!(found.last().unwrap()["answered"], 2);
@@ -340,7 +344,7 @@ fn logs_are_on_standard_error() {
 }
 
 #[test]
-fn a_server_logs_its_clients_and_why_it_refuses_calls() {
+fn a_server_logs_clients_and_rejections() {
     let bind = free_address().to_string();
     let arguments = ["serve", "--bind", &bind];
     let mut server = Running::new(command(&arguments).env("RUST_LOG", "info"));
@@ -404,7 +408,7 @@ fn each_subcommand_has_a_manual_page() {
     }
     assert!(page("rpcrdma-nfs-serve.1").contains(".SH OPTIONS"));
     assert!(!pages.join("rpcrdma-man.1").exists());
-    // A file is in the way.
+    // A file has the name of the folder.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `rpcrdma nfs` over TCP: what the server prints and serves and how it ends, and its clients.
+//! `rpcrdma nfs` over TCP: the output, service and shutdown of the server, and its clients.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -18,17 +18,17 @@ fn rpcrdma() -> Command {
     Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
 }
 
-/// A server that ends with the test.
+/// A server that is killed at the end of the test.
 struct Running {
     process: Child,
     output: BufReader<ChildStdout>,
     address: String,
-    /// The address for RDMA, if it is served.
+    /// The RDMA address, if RDMA is served.
     rdma: Option<String>,
 }
 
 impl Running {
-    /// Starts a server at any port, and reads its first line.
+    /// Starts a server at any free port, and reads its first line.
     fn new(options: &[&str]) -> Self {
         let mut process = rpcrdma()
             .args(["nfs", "serve", "--export", "/data", "--tcp", "127.0.0.1:0"])
@@ -54,7 +54,7 @@ impl Running {
         }
     }
 
-    /// Returns clients of the server, and the handle of its root.
+    /// Returns a client of the server, and the handle of its root.
     async fn mounted(&self) -> (nfs_v3::Client<Channel>, Vec<u8>) {
         let channel = tcp::connect(&self.address).await.unwrap();
         let options = CallOptions::DEFAULT.credentials(AuthSys::new("tester"));
@@ -80,12 +80,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.process.kill();
     }
 }
 
-/// Returns whether processes like this one may open handles of the kernel.
+/// Returns true if processes like this one can open kernel handles.
 #[cfg(target_os = "linux")]
 fn may_open_handles() -> bool {
     let dir = tempfile::tempdir().unwrap();
@@ -109,15 +109,15 @@ async fn make_dir(nfs: &nfs_v3::Client<Channel>, root: &[u8], name: &str) -> Nfs
 }
 
 #[tokio::test]
-async fn it_serves_mount_and_nfs_at_one_address_until_sigterm() {
+async fn a_server_offers_mount_and_nfs_until_sigterm() {
     let server = Running::new(&["--memory"]);
     let (nfs, root) = server.mounted().await;
     assert_eq!(make_dir(&nfs, &root, "dir").await, Nfsstat3::Ok);
-    // The client stays connected: the server ends its side.
+    // The client stays connected: the server closes its side.
     assert_eq!(server.terminate(), (true, Some("drained".to_owned())));
 }
 
-/// Without an rpcbind the server serves nevertheless.
+/// The server starts even without an rpcbind.
 #[tokio::test]
 async fn clients_of_a_network_are_squashed_to_a_user() {
     let squashed = ["--squash=all", "--anonuid=7", "--anongid=8", "--rpcbind"];
@@ -166,9 +166,9 @@ fn refused(options: &[&str]) -> String {
 }
 
 #[test]
-fn errors_name_what_is_wrong() {
-    assert!(refused(&["--memory", "--export", "data"]).contains("data is no path from the root"));
-    assert!(refused(&["--memory", "--rdma=nowhere"]).contains("nowhere is no address"));
+fn server_errors_are_specific() {
+    assert!(refused(&["--memory", "--export", "data"]).contains("data is not an absolute path"));
+    assert!(refused(&["--memory", "--rdma=nowhere"]).contains("nowhere is not an address"));
     assert!(refused(&["--memory", "--device", "nosuch0"]).contains("nosuch0"));
     assert!(refused(&["--memory", "--squash", "some"]).contains("some is none of"));
     assert!(refused(&["--memory", "--network", "192.0.2.1/24"]).contains("bits beyond"));
@@ -178,7 +178,7 @@ fn errors_name_what_is_wrong() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn errors_of_a_directory_name_what_is_wrong() {
+fn directory_errors_are_specific() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (none, key) = (path("none"), path("key"));
@@ -192,7 +192,7 @@ fn errors_of_a_directory_name_what_is_wrong() {
     );
 }
 
-/// Runs a command of the client against a server.
+/// Runs a client command with a server.
 fn client(server: &Running, command: &str, arguments: &[&str]) -> Output {
     let port = server.address.rsplit_once(':').unwrap().1;
     let mut client = rpcrdma();
@@ -204,8 +204,8 @@ fn client(server: &Running, command: &str, arguments: &[&str]) -> Output {
     client.args(arguments).output().unwrap()
 }
 
-/// Returns what a command of the client prints that succeeds.
-fn said(server: &Running, command: &str, arguments: &[&str]) -> Vec<u8> {
+/// Returns the output of a client command that succeeds.
+fn output_of(server: &Running, command: &str, arguments: &[&str]) -> Vec<u8> {
     let output = client(server, command, arguments);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command} {arguments:?}: {error}");
@@ -214,29 +214,29 @@ fn said(server: &Running, command: &str, arguments: &[&str]) -> Vec<u8> {
 
 #[test]
 fn files_are_copied_listed_and_printed() {
-    files_go_there_and_back(&Running::new(&["--memory"]));
+    assert_files_round_trip(&Running::new(&["--memory"]));
 }
 
-/// Over iWARP: no device is needed.
+/// Over iWARP, which needs no device.
 #[test]
 fn files_are_copied_listed_and_printed_over_rdma() {
     let server = Running::new(&["--memory", "--rdma=127.0.0.1:0"]);
     assert!(server.rdma.is_some());
-    files_go_there_and_back(&server);
+    assert_files_round_trip(&server);
 }
 
-fn files_go_there_and_back(server: &Running) {
+fn assert_files_round_trip(server: &Running) {
     let here = tempfile::tempdir().unwrap();
     let path = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
-    // More than one window of `cp`, and an end that is no multiple of 4.
+    // More than one window of `cp`, and a length that is not a multiple of 4.
     let content: Vec<u8> = (0..=250).cycle().take((4 << 20) + 1021).collect();
     std::fs::write(path("big"), &content).unwrap();
     std::fs::write(path("empty"), "").unwrap();
-    let copied = said(server, "cp", &[&path("big"), "127.0.0.1:/data"]);
+    let copied = output_of(server, "cp", &[&path("big"), "127.0.0.1:/data"]);
     assert_eq!(copied, b"4195325 bytes copied\n");
-    said(server, "cp", &[&path("empty"), "127.0.0.1:/data/other"]);
+    output_of(server, "cp", &[&path("empty"), "127.0.0.1:/data/other"]);
 
-    let listed = String::from_utf8(said(server, "ls", &["127.0.0.1:/data/"])).unwrap();
+    let listed = String::from_utf8(output_of(server, "ls", &["127.0.0.1:/data/"])).unwrap();
     let lines: Vec<Vec<&str>> = listed
         .lines()
         .map(|line| line.split(' ').collect())
@@ -253,16 +253,16 @@ fn files_go_there_and_back(server: &Running) {
         of("big").contains(&"4195325") && of("other").contains(&"0"),
         "{listed}"
     );
-    let one = String::from_utf8(said(server, "ls", &["127.0.0.1:/data/big"])).unwrap();
+    let one = String::from_utf8(output_of(server, "ls", &["127.0.0.1:/data/big"])).unwrap();
     assert!(one.ends_with(" big\n") && one.lines().count() == 1, "{one}");
 
-    assert!(said(server, "cat", &["127.0.0.1:/data/big"]) == content);
-    said(server, "cp", &["127.0.0.1:/data/big", &path("back")]);
+    assert!(output_of(server, "cat", &["127.0.0.1:/data/big"]) == content);
+    output_of(server, "cp", &["127.0.0.1:/data/big", &path("back")]);
     assert!(std::fs::read(path("back")).unwrap() == content);
     // A shorter file replaces it.
     std::fs::write(path("short"), "short").unwrap();
-    said(server, "cp", &[&path("short"), "127.0.0.1:/data/big"]);
-    assert_eq!(said(server, "cat", &["127.0.0.1:/data/big"]), b"short");
+    output_of(server, "cp", &[&path("short"), "127.0.0.1:/data/big"]);
+    assert_eq!(output_of(server, "cat", &["127.0.0.1:/data/big"]), b"short");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn each_operation_is_measured() {
         "3",
         "--json",
     ];
-    let text = String::from_utf8(said(&server, "bench", &options)).unwrap();
+    let text = String::from_utf8(output_of(&server, "bench", &options)).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let lines: Vec<serde_json::Value> = lines.collect();
     let names: Vec<_> = lines
@@ -307,13 +307,13 @@ fn each_operation_is_measured() {
         lines[8]["calls"], lines[9]["calls"],
         "all that was created is removed"
     );
-    assert!(said(&server, "ls", &["127.0.0.1:/data"]).is_empty());
-    let table = String::from_utf8(said(&server, "bench", &options[..3])).unwrap();
+    assert!(output_of(&server, "ls", &["127.0.0.1:/data"]).is_empty());
+    let table = String::from_utf8(output_of(&server, "bench", &options[..3])).unwrap();
     assert_eq!(table.lines().count(), 12);
 }
 
 #[test]
-fn errors_of_the_client_name_what_is_wrong() {
+fn client_errors_are_specific() {
     let server = Running::new(&["--memory"]);
     let refused = |command: &str, arguments: &[&str]| {
         let output = client(&server, command, arguments);

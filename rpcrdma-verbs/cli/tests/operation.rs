@@ -1,4 +1,5 @@
-//! A server in operation: metrics, settings that change while it runs, and the files of `deploy/`.
+//! The operation of a server: metrics, settings that change at run time, and the files of
+//! `deploy/`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -25,13 +26,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns a port at which nobody listens.
+/// Returns a port without a listener.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// Prints that something is not tested, and notes it where the repository's checks ask for that.
+/// Prints that a test is skipped, and records it if the repository's checks request that.
 fn skip(what: &str) {
     eprintln!("skipped: {what}");
     if let Some(path) = std::env::var_os("RPCRDMA_SKIPPED") {
@@ -50,7 +51,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A server, which ends with the test.
+/// A server that is killed at the end of the test.
 struct Server {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -64,7 +65,7 @@ impl Server {
         Self { process, lines }
     }
 
-    /// Starts a server of NFS with a key of its own, and returns the TCP port of its first line.
+    /// Starts an NFS server with its own key. Returns it with the TCP port of its first line.
     fn nfs(folder: &Path, options: &[&str]) -> (Self, String) {
         let key = folder.join("key");
         let mut command = command(&["nfs", "serve", "--tcp", "127.0.0.1:0"]);
@@ -82,7 +83,7 @@ impl Server {
         self.lines.next().unwrap().unwrap()
     }
 
-    /// Reads lines until one begins so.
+    /// Reads lines until one starts with `start`.
     fn line_with(&mut self, start: &str) -> String {
         loop {
             let line = self.line();
@@ -112,12 +113,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.process.kill();
     }
 }
 
-/// Sends bytes to a port, and returns all that comes back.
+/// Sends bytes to a port, and returns the complete response.
 fn exchange(port: u16, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     // A server that refuses the request may have closed the connection.
@@ -128,7 +129,7 @@ fn exchange(port: u16, request: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Runs `rpcrdma nfs ls` on a path, and returns whether it could be mounted.
+/// Runs `rpcrdma nfs ls` on a path, and returns true if it could be mounted.
 fn lists(port: &str, path: &str) -> bool {
     let server = format!("127.0.0.1:{path}");
     let listed = rpcrdma(&["nfs", "ls", "--tcp", port, &server]);
@@ -136,7 +137,7 @@ fn lists(port: &str, path: &str) -> bool {
 }
 
 #[test]
-fn stat_shows_the_figures_of_a_server_that_runs() {
+fn stat_shows_the_metrics_of_nfs_serve() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let metrics = format!("--metrics=127.0.0.1:{port}");
@@ -179,7 +180,7 @@ fn stat_shows_the_figures_of_a_server_that_runs() {
     assert_eq!(metric(&lines[0], accepted)["per_second"], Value::Null);
     assert_eq!(metric(&lines[1], accepted)["per_second"], 0.0);
     assert_eq!(metric(&lines[1], accepted)["kind"], "counter");
-    // The drivers publish theirs within a second.
+    // The drivers publish their metrics within a second.
     let limit = metric(&lines[1], "rdma_registered_limit_bytes");
     assert_eq!(limit["labels"]["driver"], "nfs-0");
     server.end();
@@ -190,7 +191,7 @@ fn stat_shows_the_figures_of_a_server_that_runs() {
 }
 
 #[test]
-fn the_figures_of_serve_are_there_too() {
+fn stat_shows_the_metrics_of_serve() {
     let (rdma, metrics) = (free_port(), free_port());
     let bind = format!("127.0.0.1:{rdma}");
     let option = format!("--metrics=127.0.0.1:{metrics}");
@@ -208,7 +209,7 @@ fn the_figures_of_serve_are_there_too() {
     assert!(ping.status.success());
     let address = format!("127.0.0.1:{metrics}");
     let began = Instant::now();
-    // The driver's figures are published once a second.
+    // The driver's metrics are published once a second.
     loop {
         let shown = text(&rpcrdma(&["stat", &address]).stdout);
         if shown.contains("ECHO (542264641.1)") && shown.contains("rdma_sends_total driver=serve") {
@@ -220,17 +221,17 @@ fn the_figures_of_serve_are_there_too() {
 }
 
 #[test]
-fn a_server_without_metrics_and_others_are_no_servers_of_metrics() {
+fn stat_reports_servers_without_metrics() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let output = rpcrdma(&["stat", &address, "--timeout", "200ms"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("timed out"));
     let other = std::thread::spawn(move || {
-        // The one before has left.
+        // The connection before has ended.
         drop(silent.accept().unwrap());
         let (mut stream, _) = silent.accept().unwrap();
-        // The connection would be reset if something were unread in the end.
+        // Unread data would reset the connection at its end.
         assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
         stream.write_all(b"220 mail.example ESMTP\r\n").unwrap();
     });
@@ -242,7 +243,7 @@ fn a_server_without_metrics_and_others_are_no_servers_of_metrics() {
     assert_eq!(rpcrdma(&["stat", "--count", "2"]).status.code(), Some(2));
 }
 
-/// Requests of any kind leave the server as it is.
+/// No request harms the server.
 #[test]
 fn requests_for_metrics_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
@@ -268,14 +269,14 @@ fn requests_for_metrics_are_bounded() {
         "{head}"
     );
     exchange(port, &vec![b'a'; 1 << 20]);
-    // One that says nothing holds up others for two seconds at most.
+    // A silent client blocks others for at most two seconds.
     let silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
     assert!(get("/metrics").contains("# TYPE rpc_server_connections gauge"));
     drop(silent);
     server.end();
 }
 
-/// Runs promtool of Debian's package `prometheus`, if it is there.
+/// Runs promtool of Debian's package `prometheus`, if it is installed.
 fn promtool(arguments: &[&str], input: &str) -> Option<Output> {
     let program = std::env::var_os("PROMTOOL").unwrap_or_else(|| "promtool".into());
     let mut command = Command::new(program);
@@ -329,7 +330,7 @@ fn prometheus_accepts_metrics_and_its_files() {
     }
 }
 
-/// Writes a configuration with exports of these names, each a folder beside the file.
+/// Writes a configuration with these export names, each of which is a folder beside the file.
 fn configure(folder: &Path, limits: &str, exports: &[&str]) {
     let mut text = limits.to_owned();
     for name in exports {
@@ -356,7 +357,7 @@ fn a_signal_reloads_exports_and_limits() {
     assert_eq!(server.line_with("reloaded"), "reloaded exports=2");
     assert!(!lists(&port, "/a") && lists(&port, "/b") && lists(&port, "/c"));
 
-    // Of a file with one mistake nothing is taken.
+    // Nothing is applied from a file with a mistake.
     for wrong in [
         "[limits]\nmax_conections = 1\n".to_owned(),
         "[limits]\nmax_connections = 0\n".to_owned(),
@@ -368,14 +369,14 @@ fn a_signal_reloads_exports_and_limits() {
         configure(folder, &wrong, &["a"]);
         server.signal("-HUP");
     }
-    // The server has seen them once it has taken the next one.
+    // The server has processed the earlier signals once it has processed the next one.
     let taken = Instant::now();
     while !text_of_errors(&mut server).contains("none: ") {
         assert!(taken.elapsed() < Duration::from_secs(20));
     }
     assert!(!lists(&port, "/a") && lists(&port, "/b"));
 
-    // With one connection at most, a second one is closed.
+    // With a limit of one connection, a second one is closed.
     configure(folder, "[limits]\nmax_connections = 1\n", &["b"]);
     server.signal("-HUP");
     assert_eq!(server.line_with("reloaded"), "reloaded exports=1");
@@ -394,7 +395,7 @@ fn a_signal_reloads_exports_and_limits() {
     server.end();
 }
 
-/// Reads some of a server's errors.
+/// Reads a part of a server's standard error.
 fn text_of_errors(server: &mut Server) -> String {
     let mut part = [0; 4096];
     let stderr = server.process.stderr.as_mut().unwrap();
@@ -403,7 +404,7 @@ fn text_of_errors(server: &mut Server) -> String {
 }
 
 #[test]
-fn a_configuration_is_checked_before_it_is_taken() {
+fn check_config_opens_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let file = folder.join("nfs.toml");
@@ -417,7 +418,7 @@ fn a_configuration_is_checked_before_it_is_taken() {
     configure(folder, "", &["a"]);
     let valid = "the configuration is valid: exports=1\n".to_owned();
     assert_eq!(check(&[]), (Some(0), valid));
-    // Nothing was created for it.
+    // Nothing was created.
     assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
     let (status, said) = check(&["--memory"]);
     assert_eq!(status, Some(2), "{said}");
@@ -440,7 +441,7 @@ fn a_configuration_is_checked_before_it_is_taken() {
 }
 
 #[test]
-fn the_service_manager_is_told() {
+fn the_service_manager_is_notified() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
@@ -495,7 +496,7 @@ fn a_traffic_class_is_a_byte() {
 }
 
 #[test]
-fn the_example_of_a_configuration_has_every_default() {
+fn the_example_configuration_has_every_default() {
     let example = fs::read_to_string(deploy("nfs.toml")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let served = folder.path().to_str().unwrap();
@@ -515,7 +516,7 @@ fn the_example_of_a_configuration_has_every_default() {
         text(&rpcrdma(&arguments).stdout),
         "the configuration is valid: exports=2\n"
     );
-    // Each setting is on the page.
+    // Each setting is documented on the page.
     let page = fs::read_to_string(root().join("docs/deployment.md")).unwrap();
     let settings = example.lines().filter_map(|line| line.split_once(" = "));
     for (name, _) in settings {
@@ -523,7 +524,7 @@ fn the_example_of_a_configuration_has_every_default() {
     }
 }
 
-/// Returns a folder with the units, which run the command that was built.
+/// Returns a folder with the units, which run the built command.
 fn units() -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let names = ["rpcrdma-nfs.service", "rpcrdma-serve.service"];
@@ -562,9 +563,9 @@ fn units_are_valid_and_hardened() {
     }
 }
 
-/// The commands of the units are commands: they are run until they see that a file is missing.
+/// Runs the commands of the units until they report a missing file.
 #[test]
-fn units_have_arguments_that_exist() {
+fn units_use_existing_arguments() {
     let (_folder, units) = units();
     let mut count = 0;
     for unit in units {
@@ -585,9 +586,9 @@ fn units_have_arguments_that_exist() {
     assert_eq!(count, 3);
 }
 
-/// No container is built here: what the file names has to exist.
+/// No container is built here: the test checks that the named files exist.
 #[test]
-fn a_container_is_made_of_what_exists() {
+fn the_container_uses_existing_files() {
     let file = fs::read_to_string(deploy("Containerfile")).unwrap();
     let joined = file.replace("\\\n", " ");
     let checks = fs::read_to_string(root().join(".ci/run")).unwrap();
@@ -609,7 +610,7 @@ fn a_container_is_made_of_what_exists() {
             .take_while(|word| **word != "&&");
         for name in names.filter(|word| !word.starts_with('-')) {
             packages += 1;
-            // Debian 12 has libraries at run time by these names.
+            // Debian 12 has runtime libraries with these names.
             let is_known = checks.contains(name) || devices.contains(name);
             assert!(
                 is_known || ["libibverbs1", "librdmacm1"].contains(name),

@@ -1,5 +1,5 @@
-//! The dissector that `xdrgen generate --wireshark` writes for Version Two, and
-//! `rpcrdma decode --pcap`, on captures of the same messages.
+//! The dissector that `xdrgen generate --wireshark` writes for Version Two, and `rpcrdma decode
+//! --pcap`, on captures of the same messages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "wireshark/tree.rs"]
@@ -18,7 +18,7 @@ use xdrgen_build::{Config, Schema};
 
 use tree::{Line, Packet};
 
-/// Runs `rpcrdma`, and returns what it prints.
+/// Runs `rpcrdma`, and returns its output.
 fn rpcrdma(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
         .args(arguments)
@@ -30,7 +30,7 @@ fn rpcrdma(arguments: &[&str]) -> String {
     said
 }
 
-/// Returns lines of JSON.
+/// Returns the JSON lines of the output.
 fn events(arguments: &[&str]) -> Vec<Value> {
     let lines = rpcrdma(arguments);
     lines
@@ -87,7 +87,7 @@ impl Fixture {
         self.folder.path().join(name)
     }
 
-    /// Returns what tshark prints, or `None` without tshark. No error of Lua is among it.
+    /// Returns the output of tshark, or `None` without tshark. Checks that Lua reports no error.
     fn tshark(&self, file: &Path, options: &[&str]) -> Option<String> {
         let script = format!("lua_script:{}", self.file("rpcrdma2.lua").display());
         let output = Command::new("tshark")
@@ -129,7 +129,7 @@ impl Fixture {
     }
 }
 
-/// Notes for the summary of `.ci/run` that there is no tshark.
+/// Records for the summary of `.ci/run` that tshark is not installed.
 fn skipped() {
     eprintln!("skipped: there is no tshark");
     if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {
@@ -138,7 +138,7 @@ fn skipped() {
     }
 }
 
-/// Sends that Wireshark's dissector of iWARP leaves alone, and Sends that it has reassembled.
+/// The Sends that Wireshark's iWARP dissector ignores, and the Sends that it has reassembled.
 const REASSEMBLY: [&[&str]; 2] = [
     &["-o", "iwarp_ddp_rdmap.reassemble_iwarp_rdma_send:FALSE"],
     &["-o", "iwarp_ddp_rdmap.reassemble_iwarp_rdma_send:TRUE"],
@@ -155,8 +155,7 @@ fn demo(frames: &str) {
     let sent: Vec<&str> = sent.map(|line| line.as_str().unwrap()).collect();
     let messages = decoded(&file);
     assert_eq!(messages.len(), sent.len());
-    // The same headers in the same order. Only one scene has characteristics, which have lines of
-    // their own.
+    // The same headers in the same order. Only one scene has characteristics, whose lines differ.
     let chart = rpcrdma(&["decode", "--pcap", name]);
     let chart: Vec<&str> = chart.lines().filter(|line| line.contains("----")).collect();
     for (sent, found) in sent.iter().zip(chart) {
@@ -167,7 +166,7 @@ fn demo(frames: &str) {
         );
     }
     for options in REASSEMBLY {
-        // In one pass, and as Wireshark does.
+        // In one pass, and in two passes as Wireshark does.
         for options in [options, &[options, &["-2"]].concat()] {
             let Some(packets) = fixture.packets(&file, options) else {
                 return;
@@ -188,9 +187,9 @@ fn the_demonstration_over_iwarp() {
     demo("iwarp");
 }
 
-/// A server and a client, whose connection over iWARP is recorded.
+/// Records the iWARP connection of a server and a client.
 fn record(client: &[&str]) -> Vec<u8> {
-    // A port that is free.
+    // A free port.
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .unwrap()
         .local_addr()
@@ -201,7 +200,7 @@ fn record(client: &[&str]) -> Vec<u8> {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    // It stays open: the server prints more.
+    // The pipe stays open: the server prints more lines.
     let mut output = BufReader::new(server.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();
     let address = line.strip_prefix("serving at ").unwrap();
@@ -247,7 +246,7 @@ fn a_server_and_a_client_over_tcp() {
     }
 }
 
-/// The records of a capture: its header, and each frame with its header.
+/// Returns the records of a capture: its header, and each frame with its header.
 fn records(file: &[u8]) -> (&[u8], Vec<Vec<u8>>) {
     let (header, mut rest) = file.split_at(24);
     let mut records = Vec::new();
@@ -260,10 +259,10 @@ fn records(file: &[u8]) -> (&[u8], Vec<Vec<u8>>) {
     (header, records)
 }
 
-/// Without a packet in the middle of a Send, both tell that it is missing, and show all other
+/// Without a packet in the middle of a Send, both tools report the loss, and show all other
 /// messages.
 #[test]
-fn missing_packets_are_told() {
+fn missing_packets_are_reported() {
     let fixture = Fixture::new();
     let file = fixture.file("demo.pcap");
     rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);
@@ -302,7 +301,7 @@ impl Random {
     }
 }
 
-/// Every message with damage is either shown as the decoder decodes it, or as malformed where the
+/// Every damaged message is either shown as the decoder decodes it, or shown as malformed if the
 /// decoder finds an error.
 #[test]
 fn malformed_messages_are_shown_as_such() {
@@ -317,7 +316,7 @@ fn malformed_messages_are_shown_as_such() {
     rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);
     let whole = std::fs::read(&file).unwrap();
     let (header, records) = records(&whole);
-    // Behind the headers of the record, of Ethernet, IP, UDP and BTH.
+    // After the headers of the record, of Ethernet, IP, UDP and BTH.
     const MESSAGE: usize = 16 + 14 + 20 + 8 + 12;
     let only: Vec<&Vec<u8>> = records
         .iter()

@@ -1,7 +1,7 @@
-//! A device that is chosen at run time.
+//! A device of a provider that is selected at run time.
 //!
-//! [`AnyDevice`] is one type for the devices of all providers, so that a program need not be generic
-//! over the device that its user names.
+//! [`AnyDevice`] is one type for the devices of all providers, so that a program need not be
+//! generic over the device.
 //!
 //! ```
 //! use rpcrdma_verbs::provider::any::AnyDevice;
@@ -106,7 +106,7 @@ object! {
     )
 }
 
-/// Does the same with an object of any provider.
+/// Applies the same expression to an object of any provider.
 macro_rules! each {
     ($object:expr, $inner:ident => $does:expr) => {
         match $object {
@@ -133,11 +133,11 @@ macro_rules! create {
 }
 
 impl AnyDevice {
-    /// Opens the device of this host with this name, or iWARP over TCP, which is called `iwarp`.
+    /// Opens the device of this host with this name, or iWARP over TCP, whose name is `iwarp`.
     ///
     /// # Errors
-    /// Fails if there is no such device or it is not usable, and where the feature of its provider
-    /// is off.
+    /// Fails if there is no such device, if it is not usable, or if the feature of its provider is
+    /// disabled.
     pub fn open(name: &str) -> Result<Self> {
         #[cfg(feature = "iwarp")]
         if name == iwarp::NAME {
@@ -146,14 +146,14 @@ impl AnyDevice {
         Self::open_ibverbs(name)
     }
 
-    /// Sets the traffic class of the connections and listeners that are created from now on: the
-    /// upper six bits are the DSCP (RFC 2474). The software fabric has none.
+    /// Sets the traffic class of connections and listeners that are created later: the upper six
+    /// bits are the DSCP (RFC 2474). The software fabric has no traffic class.
     ///
     /// ```
     /// use rpcrdma_verbs::provider::any::AnyDevice;
     ///
     /// let device = AnyDevice::open("iwarp")?;
-    /// // DSCP 26, which many networks have lossless.
+    /// // DSCP 26, which many networks make lossless.
     /// device.set_traffic_class(26 << 2);
     /// # Ok::<(), rpcrdma_verbs::provider::VerbError>(())
     /// ```
@@ -204,7 +204,7 @@ impl From<IbvDevice> for AnyDevice {
     }
 }
 
-/// Returns the error of an object that is used with an object of another provider.
+/// Returns the error of using an object with an object of another provider.
 #[cfg(any(feature = "ibverbs", feature = "iwarp"))]
 fn foreign<T>(verb: &'static str) -> Result<T> {
     let cause = Cause::OtherProvider;
@@ -233,7 +233,7 @@ impl Device for AnyDevice {
         length: usize,
         access: Access,
     ) -> Result<AnyRegion> {
-        // SAFETY: the caller promises what the device wants.
+        // SAFETY: the caller's promise.
         create!(self, AnyRegion, device => unsafe { device.register(memory, length, access) })
     }
 
@@ -303,7 +303,7 @@ impl CompletionQueue for AnyCompletionQueue {
 
 impl SharedReceives for AnySharedReceives {
     unsafe fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
-        // SAFETY: the caller promises what the queue wants.
+        // SAFETY: the caller's promise.
         each!(self, queue => unsafe { queue.post(receives, slices) })
     }
 
@@ -319,13 +319,13 @@ impl QueuePair for AnyQueuePair {
 
     #[inline]
     unsafe fn post(&self, requests: &[WorkRequest], slices: &[Sge]) -> Result<()> {
-        // SAFETY: the caller promises what the queue pair wants.
+        // SAFETY: the caller's promise.
         each!(self, pair => unsafe { pair.post(requests, slices) })
     }
 
     #[inline]
     unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
-        // SAFETY: the caller promises what the queue pair wants.
+        // SAFETY: the caller's promise.
         each!(self, pair => unsafe { pair.post_receives(receives, slices) })
     }
 
@@ -338,7 +338,7 @@ impl QueuePair for AnyQueuePair {
     }
 }
 
-/// Returns the queues of a provider; an error if they are another provider's.
+/// Returns the queues of a provider, or an error if they belong to another provider.
 macro_rules! queues {
     ($variant:ident, $queues:expr, $verb:expr) => {{
         let Queues {
@@ -473,7 +473,7 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
             (Self::Ibverbs(manager), AnyConnectRequest::Ibverbs(request)) => {
                 manager.reject(request, private_data);
             }
-            // A request that is dropped is rejected.
+            // Dropping a request rejects it.
             #[cfg(any(feature = "ibverbs", feature = "iwarp"))]
             _ => {}
         }

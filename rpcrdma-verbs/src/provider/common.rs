@@ -1,4 +1,4 @@
-//! What providers share: keys and their memory, the queues, and settings.
+//! Code that the providers share: keys and their memory, queues, and settings.
 
 pub(super) mod completions;
 pub(super) mod domain;

@@ -1,4 +1,4 @@
-//! The failures of verbs: which verb, and why.
+//! The errors of verbs.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ pub enum Cause {
     System(io::Error),
     /// An error of the system, with its usual reason.
     Hinted(io::Error, Box<str>),
-    /// There is no RDMA device with this name, or none at all. The list has those that exist.
+    /// There is no RDMA device with this name, or none at all. The list contains the existing ones.
     NoDevice(Option<String>, Vec<String>),
     /// No port of the device is active.
     PortDown(String),

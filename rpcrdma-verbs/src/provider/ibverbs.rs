@@ -1,10 +1,11 @@
 //! RDMA devices through rdma-core (feature `ibverbs`): InfiniBand, RoCE and iWARP, by libibverbs
 //! and librdmacm.
 //!
-//! A device is opened by its name, with its own protection domain and descriptor. Any thread may use
-//! it: threads with completion queues of their own disturb each other only where they bind or
-//! invalidate windows, and register memory. Opening probes its capabilities, which takes about a
+//! A device is opened by its name, with its own protection domain and descriptor. Any thread may
+//! use it. Threads with separate completion queues contend only while they bind or invalidate
+//! windows or register memory. Opening a device probes its capabilities, which takes about a
 //! millisecond: two queue pairs are connected to each other, and a memory window is bound, accessed
+//! and invalidated.
 //! and invalidated.
 //!
 //! Registered memory is locked: a process needs a limit of locked memory (`ulimit -l`) above its
@@ -16,8 +17,8 @@
 //!   and in order.
 //! - Ending a queue pair ends the windows that were last bound on it. Ending a region ends the
 //!   windows that are bound to it.
-//! - A window that is not known to be bound is not invalidated, because soft-RoCE would crash the
-//!   machine.
+//! - A window that is not known to be bound is not invalidated, because this would crash the
+//!   machine with soft-RoCE.
 //! - On iWARP a request waits for earlier RDMA Reads, so that requests complete in order.
 //! - A connection ends at both ends: a failed request also disconnects.
 //!
@@ -80,7 +81,7 @@ pub struct IbvDevice {
 pub struct IbvRegion {
     hub: Arc<DeviceState>,
     region: Arc<sys::Region>,
-    /// The answer of the device to the request to end it; `None` before it was made.
+    /// The device's answer to the request to end it; `None` before the request.
     ended: Option<bool>,
 }
 
@@ -89,7 +90,7 @@ pub struct IbvWindow {
     hub: Arc<DeviceState>,
     number: u32,
     key: u32,
-    /// The answer of the device to the request to end it; `None` before it was made.
+    /// The device's answer to the request to end it; `None` before the request.
     ended: Option<bool>,
 }
 
@@ -110,11 +111,11 @@ pub struct IbvSharedReceives {
 /// A queue pair of a device.
 pub struct IbvQueuePair(Arc<QpInner>);
 
-/// The maximum number of scatter/gather entries that we use. Larger requests make larger queues.
+/// The maximum scatter/gather entries that this provider uses. More entries need larger queues.
 const SLICES: i32 = 8;
-/// The limit of inline requests, if the device supports as much.
+/// The limit of inline requests, if the device supports this size.
 const INLINE: u32 = 256;
-/// The maximum message length that we use.
+/// The maximum message length that this provider uses.
 const MESSAGE: u32 = 1 << 30;
 /// The maximum number of RDMA Reads in flight that librdmacm can negotiate.
 const READS: i32 = 128;
@@ -193,7 +194,7 @@ impl IbvDevice {
             slices: count(slices),
             inline: INLINE,
         };
-        // Queue pairs of iWARP cannot be connected by hand.
+        // iWARP queue pairs cannot be connected manually.
         let windows = (windows && !iwarp)
             .then(|| probe::windows(context, port))
             .flatten();
@@ -227,14 +228,14 @@ impl IbvDevice {
         })
     }
 
-    /// Sets the traffic class of the connections and listeners that are created from now on
-    /// (`RDMA_OPTION_ID_TOS` of librdmacm): the upper six bits are the DSCP (RFC 2474), the lower
-    /// two are left to the network.
+    /// Sets the traffic class of connections and listeners that are created later
+    /// (`RDMA_OPTION_ID_TOS` of librdmacm): the upper six bits are the DSCP (RFC 2474), and the
+    /// lower two belong to the network.
     ///
-    /// With RoCE, the class is that of the packets' IP header, and the kernel derives the service
-    /// level from it, by the traffic classes of the network interface: lossless networks tell
-    /// RDMA's packets by one of them. The end that connects decides for both directions. With
-    /// InfiniBand, it is part of the query for the path. With iWARP, it is that of the TCP
+    /// With RoCE, it is the traffic class in the IP header of packets. The kernel also derives the
+    /// service level from it, by the traffic classes of the network interface: lossless networks
+    /// recognize RDMA packets by one of them. The connecting end decides for both directions. With
+    /// InfiniBand, it is part of the path query. With iWARP, it is the traffic class of the TCP
     /// connection, if the device supports it.
     pub fn set_traffic_class(&self, class: u8) {
         self.hub.traffic_class.set(class);
@@ -276,7 +277,7 @@ impl Device for IbvDevice {
         length: usize,
         access: Access,
     ) -> Result<IbvRegion> {
-        // SAFETY: the caller promises that the memory stays until the registration has ended.
+        // SAFETY: the caller promises that the memory stays valid until the registration has ended.
         let region =
             Arc::new(unsafe { sys::Region::register(&self.hub.domain, memory, length, access)? });
         self.hub.tables.add_region(&region);
@@ -394,7 +395,7 @@ impl super::CompletionQueue for IbvCompletionQueue {
         let (reported, taken) = self.hub.poll(&self.queue, completions, most)?;
         if taken > 0 {
             self.idle.set(0);
-            // Queue pairs whose failure these completions have shown.
+            // These completions may have shown the failure of queue pairs.
             self.hub.end_failed();
         } else if self.idle.replace(self.idle.get().wrapping_add(1)) % IDLE == IDLE - 1 {
             self.hub.take_events();
@@ -469,7 +470,7 @@ impl super::QueuePair for IbvQueuePair {
 }
 
 impl fmt::Debug for IbvQueuePair {
-    /// Includes the device's own number, which its tools show.
+    /// Includes the device's queue pair number, which diagnostic tools show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -1,21 +1,21 @@
 //! iWARP over TCP in user space: RDMA between processes and hosts without a device.
 //!
-//! The protocol is that of iWARP devices and of Linux's siw ([`rpcrdma_iwarp`]), so that either end
-//! may be one of these. A device of this provider needs no privileges.
+//! The protocol is compatible with iWARP devices and Linux's siw ([`rpcrdma_iwarp`]), so that
+//! either end may be one of these. A device of this provider needs no privileges.
 //!
 //! **Progress.** There is no thread: the sockets of a queue pair make progress when its completion
-//! queue is polled and when requests are posted to it. What a peer reads or writes waits until then.
-//! [`IwarpDevice::progress`] makes progress on all queue pairs of a device, for who waits for
-//! something else.
+//! queue is polled and when requests are posted to it. Until then, the peer's reads and writes
+//! wait. [`IwarpDevice::progress`] makes progress on all queue pairs of a device, for a thread that
+//! waits for something else.
 //!
-//! **Copies.** Payload of 4,096 bytes and more is received where it belongs, and sent from where it
-//! is. Shorter payload is received together with what follows it, and copied. Payload is placed before
-//! its CRC is verified, a deviation from RFC 5044, section 6 that siw makes, too; nothing completes
-//! before.
+//! **Copies.** Payload of 4,096 bytes or more is received directly into its destination, and sent
+//! directly from its source. Shorter payload is received together with the data after it, and
+//! copied. Payload is placed before its CRC is verified, and completes after that. This deviates
+//! from RFC 5044, section 6, as siw does.
 //!
-//! **Differences to devices.** A Send or RDMA Write completes when TCP has taken it. Messages that
-//! find no receive wait, if the queue pair asks for it ([`QueuePairConfig::rnr_retry`]): the peer is
-//! held back by TCP's window, and with it everything else on this connection, for at most
+//! **Differences to devices.** A Send or RDMA Write completes when TCP has accepted it. A message
+//! without a receive waits if the queue pair requests it ([`QueuePairConfig::rnr_retry`]): TCP's
+//! window then blocks the peer and everything else on this connection, for at most
 //! [`IwarpConfig::receive_timeout`].
 //!
 //! [`QueuePairConfig::rnr_retry`]: super::QueuePairConfig::rnr_retry
@@ -63,21 +63,21 @@ pub const NAME: &str = "iwarp";
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IwarpConfig {
-    /// Require CRCs. They are in use if either end requires them.
+    /// Whether to require CRCs. They are used if either end requires them.
     pub crc: bool,
-    /// As the end that connects, ask for peer-to-peer mode (RFC 6581, section 9.2), in which either
-    /// end may send first. Without it the end that was connected to waits for a message. RPC has the
-    /// client send first, and Linux's siw stops its host if a connection in this mode ends before it
-    /// is established.
+    /// Whether the connecting end requests peer-to-peer mode (RFC 6581, section 9.2), in which
+    /// either end may send first. Without it the accepting end waits for a message. In RPC the
+    /// client sends first. Linux's siw crashes its host if a connection in peer-to-peer mode ends
+    /// before it is established.
     pub peer_to_peer: bool,
-    /// The longest FPDU in bytes, from 128 to 65536; `None` for what fits into a segment of TCP,
-    /// and on loopback for the longest.
+    /// The maximum length of an FPDU in bytes, from 128 to 65536. With `None`, an FPDU fits a TCP
+    /// segment, or has the maximum length on loopback.
     pub max_fpdu: Option<u32>,
-    /// How long a connection may take to be set up.
+    /// The time limit of a connection setup.
     pub setup_timeout: Duration,
-    /// The most connections that may be in their setup at once. Others wait to be accepted.
+    /// The maximum concurrent connection setups. Further connections wait to be accepted.
     pub max_setups: usize,
-    /// How long a message waits for a receive where it does wait.
+    /// The time that a message waits for a receive, if it waits.
     pub receive_timeout: Duration,
 }
 
@@ -157,7 +157,7 @@ impl IwarpDevice {
             max_reads: 128,
             max_message: 1 << 30,
             max_inline: 512,
-            // The STag of a sink is good for its Read alone.
+            // The STag of a sink is valid for its Read only.
             read_sink_needs_remote_write: false,
             rnr_retry: true,
             acknowledges: false,
@@ -177,14 +177,14 @@ impl IwarpDevice {
         }
     }
 
-    /// Sets the traffic class of the connections and listeners that are created from now on: the
-    /// upper six bits are the DSCP (RFC 2474). Each end decides for what it sends.
+    /// Sets the traffic class of connections and listeners that are created later: the upper six
+    /// bits are the DSCP (RFC 2474). Each end decides for the packets that it sends.
     pub fn set_traffic_class(&self, class: u8) {
         self.shared.traffic_class.set(class);
     }
 
-    /// Makes progress on all queue pairs of the device: takes what their sockets have, and sends
-    /// what they have room for. Completions wait in their queues.
+    /// Makes progress on all queue pairs of the device: receives from their sockets, and sends as
+    /// much as the sockets accept. Completions wait in their queues.
     pub fn progress(&self) {
         let queues = self
             .shared

@@ -1,4 +1,4 @@
-//! Which device reaches a peer: RDMA hardware where the route goes through it, else iWARP over TCP.
+//! Selects the device that reaches a peer: the RDMA hardware on the route, or else iWARP over TCP.
 //!
 //! ```
 //! use rpcrdma_verbs::provider::Device;
@@ -8,10 +8,10 @@
 //! assert_eq!(device.capabilities().name, "iwarp");
 //! ```
 //!
-//! The system says which network interface the route takes (`/proc/net/route`,
-//! `/proc/net/ipv6_route`). An RDMA device is on this route if it belongs to the same hardware as
-//! the interface, or as an interface below it (VLANs, bonds), and has an active port. Devices in
-//! software (rxe, siw) are not chosen: whoever wants one names it.
+//! The system tables (`/proc/net/route`, `/proc/net/ipv6_route`) name the network interface of a
+//! route. An RDMA device is on this route if it belongs to the same hardware as the interface, or
+//! as an interface below it (VLANs, bonds), and has an active port. Software devices (rxe, siw) are
+//! not selected: they must be named explicitly.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -19,16 +19,15 @@ use std::path::{Path, PathBuf};
 use super::any::AnyDevice;
 use super::iwarp::IwarpDevice;
 
-/// Opens the device for connections to a peer: the RDMA hardware through which the route to it
-/// goes, if it can be used, and else iWARP over TCP. The device tells which: its capabilities have
-/// its name.
+/// Opens the device for connections to a peer: the RDMA hardware on the route, if it is usable, or
+/// else iWARP over TCP. The name in its capabilities tells which one it is.
 #[must_use]
 pub fn device_towards(peer: IpAddr) -> AnyDevice {
     open(Host::new().device_towards(peer))
 }
 
 /// Opens the device for a server at an address: the RDMA hardware whose network has the address, if
-/// it can be used, and else iWARP over TCP. For an unspecified address it is the first RDMA hardware
+/// it is usable, or else iWARP over TCP. For an unspecified address it is the first RDMA hardware
 /// of this host.
 #[must_use]
 pub fn device_for_listener(address: IpAddr) -> AnyDevice {
@@ -45,17 +44,17 @@ fn open(name: Option<String>) -> AnyDevice {
         return IwarpDevice::default().into();
     };
     AnyDevice::open(&name).unwrap_or_else(|error| {
-        tracing::info!(device = name, %error, "RDMA hardware cannot be used: iWARP over TCP is");
+        tracing::info!(device = name, %error, "RDMA hardware is not usable: using iWARP over TCP");
         IwarpDevice::default().into()
     })
 }
 
-/// What the system tells of networks and devices.
+/// The system's tables of networks and devices.
 struct Host {
     root: PathBuf,
 }
 
-/// How deep interfaces are stacked at most.
+/// The maximum depth of stacked interfaces.
 const DEPTH: usize = 4;
 
 impl Host {
@@ -88,7 +87,7 @@ impl Host {
         });
         let bits = bits(peer);
         let matching = routes.filter(|route| route.matches(bits));
-        // The longest prefix, and of several the least metric.
+        // The longest prefix wins, and among equal ones the lowest metric.
         let best = matching.max_by_key(|route| (route.prefix, u32::MAX - route.metric))?;
         (best.interface != "lo").then(|| best.interface.to_owned())
     }
@@ -126,7 +125,7 @@ impl Host {
     fn is_usable(&self, device: &str) -> bool {
         let folder = self.device(device);
         let line = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
-        // Others, as EFA, know no connection manager.
+        // Other types, such as EFA, have no connection manager.
         let kind = line(&folder.join("node_type"));
         let has_connections = kind.starts_with("1:") || kind.starts_with("4:");
         let ports = folder.join("ports");
@@ -135,7 +134,7 @@ impl Host {
     }
 }
 
-/// Returns the names in a folder, none if it is not there.
+/// Returns the names in a folder, or none if it does not exist.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -143,7 +142,7 @@ fn names(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Returns an address as the bits that routes compare, from the top.
+/// Returns an address as left-aligned bits, which routes compare.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -151,7 +150,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// A line of a table of routes.
+/// A line of a routing table.
 struct Route<'a> {
     interface: &'a str,
     destination: u128,
@@ -160,9 +159,9 @@ struct Route<'a> {
 }
 
 impl<'a> Route<'a> {
-    /// Flags of routes that reject.
+    /// The flag of routes that reject.
     const REJECT: u32 = 0x200;
-    /// Flags of routes that are up.
+    /// The flag of routes that are up.
     const UP: u32 = 1;
 
     fn matches(&self, address: u128) -> bool {
@@ -173,8 +172,8 @@ impl<'a> Route<'a> {
         (flags & Self::UP != 0 && flags & Self::REJECT == 0).then_some(())
     }
 
-    /// Reads a line of `/proc/net/route`: interface, destination, gateway, flags, reference count,
-    /// use, metric, mask. Addresses are numbers in the order of the machine.
+    /// Parses a line of `/proc/net/route`: interface, destination, gateway, flags, reference count,
+    /// use, metric, mask. Addresses are numbers in host byte order.
     fn of_ipv4(line: &'a str) -> Option<Self> {
         let fields: Vec<_> = line.split_whitespace().collect();
         let &[interface, destination, _, flags, _, _, metric, mask, ..] = &fields[..] else {
@@ -191,8 +190,8 @@ impl<'a> Route<'a> {
         })
     }
 
-    /// Reads a line of `/proc/net/ipv6_route`: destination, its prefix, source, its prefix, gateway,
-    /// metric, reference count, use, flags, interface.
+    /// Parses a line of `/proc/net/ipv6_route`: destination, its prefix, source, its prefix,
+    /// gateway, metric, reference count, use, flags, interface.
     fn of_ipv6(line: &'a str) -> Option<Self> {
         let fields: Vec<_> = line.split_whitespace().collect();
         let &[destination, prefix, _, _, _, metric, _, _, flags, interface] = &fields[..] else {

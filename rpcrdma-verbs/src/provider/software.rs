@@ -3,9 +3,9 @@
 //!
 //! It is at least as strict as devices are. Each access checks key, tag, bounds and rights. A
 //! type-2 memory window works on one queue pair only. A message without a receive ends its
-//! connection (`rnr_retry` 0). Requests are flushed in order after an error. Entries of a send
-//! queue become free when completions are polled. A completion queue that is too small overruns. A
-//! request is executed by the thread that posts it, unless [`Faults`] delay it, or the fabric has a
+//! connection (`rnr_retry` 0). Requests are flushed in order after an error. Send queue entries
+//! become free when completions are polled. A completion queue that is too small overruns. The
+//! thread that posts a request executes it, unless [`Faults`] delay it, or the fabric has a
 //! [delay](Fabric::with_delay).
 
 mod completion;
@@ -85,7 +85,7 @@ pub struct SoftwareDevice {
 pub struct SoftwareRegion {
     domain: Arc<Domain>,
     key: u32,
-    /// The answer of the device to the request to end it; `None` before it was made.
+    /// The device's answer to the request to end it; `None` before the request.
     ended: Option<bool>,
 }
 
@@ -94,7 +94,7 @@ pub struct SoftwareRegion {
 pub struct SoftwareWindow {
     domain: Arc<Domain>,
     key: u32,
-    /// The answer of the device to the request to end it; `None` before it was made.
+    /// The device's answer to the request to end it; `None` before the request.
     ended: Option<bool>,
 }
 
@@ -109,7 +109,7 @@ pub struct SoftwareQueuePair {
     side: usize,
     number: u32,
     domain: Arc<Domain>,
-    /// The answer of the device to the request to end it; empty before it was made.
+    /// The device's answer to the request to end it; empty before the request.
     ended: OnceLock<bool>,
 }
 
@@ -140,7 +140,8 @@ impl Fabric {
     /// use rpcrdma_verbs::provider::software::Fabric;
     ///
     /// let fabric = Fabric::with_delay(Duration::from_micros(50));
-    /// let devices = Devices { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+    /// let address = ([127, 0, 0, 1], 0).into();
+    /// let devices = Devices { near: fabric.device(), far: fabric.device(), address };
     /// assert!(ping_pong(&devices, (64, 64), (1, 1), 100)? >= 100_000.0);
     /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
     /// ```
@@ -190,7 +191,7 @@ impl Fabric {
     #[must_use]
     pub fn device_with(self: &Arc<Self>, capabilities: Capabilities) -> SoftwareDevice {
         let seed = u64::from(self.seeds.fetch_add(1, Ordering::Relaxed));
-        // Tags differ between runs: the address is the seed.
+        // Tags differ between runs: the address contributes to the seed.
         let seed = seed ^ (Arc::as_ptr(self).addr() as u64) << 8;
         SoftwareDevice {
             fabric: self.clone(),
@@ -200,7 +201,7 @@ impl Fabric {
         }
     }
 
-    /// Injects faults from now on.
+    /// Injects these faults from now on.
     pub fn inject(&self, faults: Faults) {
         let mut chaos = self.lock_faults();
         (chaos.faults, chaos.random) = (faults, Random::new(faults.seed));
@@ -296,7 +297,8 @@ impl Fabric {
             .map(|latency| latency.after(latency.now()))
     }
 
-    /// Returns the time at which the acknowledgement of what arrives at `taken` is back.
+    /// Returns the time at which the acknowledgement of a request that arrives at `taken` is
+    /// received.
     fn acknowledgement(&self, taken: Option<Time>) -> Option<Time> {
         let taken = taken?;
         self.latency.as_ref().map(|latency| latency.after(taken))
@@ -392,9 +394,10 @@ impl Drop for Fabric {
 }
 
 impl SoftwareDevice {
-    /// Ends the connections of this device as a loss of power does, without informing the peers.
+    /// Ends the connections of this device like a loss of power, without informing the peers.
     /// Requests that have reached the device stay acknowledged. Later requests of peers fail,
-    /// because nothing answers. The device can establish new connections, as after a restart.
+    /// because the device does not respond. The device can establish new connections, as after a
+    /// restart.
     pub fn lose_power(&self) {
         self.fabric
             .qp_pairs()
@@ -402,8 +405,9 @@ impl SoftwareDevice {
             .for_each(|link| link.lose_power(&self.domain));
     }
 
-    /// Makes the device refuse to end registrations, windows and queues, or stops that, as a device
-    /// does whose firmware has failed. What it has refused to end stays for ever.
+    /// Makes the device refuse to end registrations, windows and queues, or stops that. This
+    /// simulates a device whose firmware has failed. An object whose end was refused is never
+    /// ended.
     pub fn refuse_ends(&self, refuses: bool) {
         self.domain.refuse_ends(refuses);
     }

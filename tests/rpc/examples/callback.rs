@@ -1,4 +1,4 @@
-//! A service that calls its client, which carries a service itself.
+//! A service that calls its client, which also offers a service.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let news = news1::Client::new(channel);
     assert_eq!(news.subscribe().await?, 2);
 
-    // The same within the process.
+    // The same within one process.
     let services = Router::new().add_service(reader1::serve(Reader::default()));
     let router = Router::new().add_service(news1::serve(News));
     let (channel, runner) = loopback_with_services(router, services);

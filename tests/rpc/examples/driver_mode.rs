@@ -1,4 +1,4 @@
-//! A client and a server on drivers that one thread drives: without locks and without tasks.
+//! A client and a server on drivers in one thread, without locks and without tasks.
 
 use std::cell::Cell;
 

@@ -12,7 +12,7 @@ use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// A store that keeps nothing.
+/// A store that stores nothing.
 struct Nothing;
 
 impl kv1::Service for Nothing {
@@ -36,7 +36,7 @@ fn scrape(metrics: &PrometheusHandle, control: &ServerControl) -> String {
     metrics.render()
 }
 
-/// Answers each request by HTTP with the metrics.
+/// Responds to each HTTP request with the metrics.
 async fn export(
     address: &str,
     metrics: &PrometheusHandle,
@@ -45,7 +45,7 @@ async fn export(
     let listener = TcpListener::bind(address).await?;
     loop {
         let (mut stream, _) = listener.accept().await?;
-        // The request is of no interest: there is one page.
+        // The content of the request is ignored: there is only one page.
         let _ = stream.read(&mut [0; 1024]).await?;
         let body = scrape(metrics, control);
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n";
@@ -60,7 +60,7 @@ async fn export(
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Before the first call: metrics keep what the recorder gives them.
+    // This comes before the first call: metrics keep the handles that the recorder gives them.
     let metrics = PrometheusBuilder::new().install_recorder()?;
     oncrpc::describe_metrics();
     let router = Router::new().add_service(kv1::serve(Nothing));

@@ -1,12 +1,12 @@
-//! Calls over TCP, and the same bytes without RPC: one end for each process, so that other
-//! implementations can be measured in turns (`benches/peers/tcp/run`).
+//! Calls over TCP, and the same bytes without RPC. Each end is a process, so that it can be
+//! measured in alternation with other implementations (`benches/peers/tcp/run`).
 //!
 //!     cargo run --release -p rpcrdma-rpc-tests --example tcp_calls -- serve 127.0.0.1:7001
 //!     cargo run --release -p rpcrdma-rpc-tests --example tcp_calls -- call 127.0.0.1:7001 echo 64
 //!
-//! `call ADDRESS WHAT DEPTH` prints the calls per second of one connection with so many in flight,
-//! over one second. WHAT is `echo` (64 bytes each way), `read` or `write` (1 MiB). `raw-serve` and
-//! `raw` are the same without RPC.
+//! `call ADDRESS WHAT DEPTH` prints the calls per second of one connection with this many calls in
+//! flight, measured over one second. WHAT is `echo` (64 bytes each way), `read` or `write` (1 MiB).
+//! `raw-serve` and `raw` do the same without RPC.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -21,10 +21,10 @@ use rpcrdma_rpc_tests::echo::{Block, owned};
 
 type Failure = Box<dyn Error>;
 
-/// Bytes of a small call, and of a large one.
+/// The bytes of a small call, and of a large one.
 const SMALL: usize = 64;
 const LARGE: usize = 1 << 20;
-/// How long a sample takes.
+/// The duration of a sample.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 struct Echo {
@@ -120,7 +120,8 @@ fn answer(stream: &mut TcpStream, what: u8, block: &mut [u8]) -> std::io::Result
     }
 }
 
-/// Answers requests: a byte that says what comes, and of a `write` or an `echo` the bytes.
+/// Answers requests: a byte for the kind of the request, followed by data for a `write` or an
+/// `echo`.
 fn raw_serve(address: &str) -> Result<(), Failure> {
     let listener = TcpListener::bind(address)?;
     println!("{}", listener.local_addr()?);
@@ -131,7 +132,7 @@ fn raw_serve(address: &str) -> Result<(), Failure> {
         let mut what = [0];
         while stream.read_exact(&mut what).is_ok() {
             if answer(&mut stream, what[0], &mut block).is_err() {
-                // The client has ended while requests were on their way.
+                // The client has ended with requests in flight.
                 break;
             }
         }
@@ -139,7 +140,7 @@ fn raw_serve(address: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how often the bytes of a call go there and those of a reply come back, each second.
+/// Returns how often per second the bytes of a call and those of a reply are exchanged.
 fn raw(address: &str, what: &str, depth: u32) -> Result<f64, Failure> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -172,7 +173,7 @@ fn raw(address: &str, what: &str, depth: u32) -> Result<f64, Failure> {
     let rate = f64::from(count) / began.elapsed().as_secs_f64();
     drop(more);
     stream.shutdown(std::net::Shutdown::Both)?;
-    // The connection ends while requests are on their way.
+    // The connection ends with requests in flight.
     let _ = sender.join();
     Ok(rate)
 }

@@ -1,5 +1,5 @@
-//! What a server with two threads at one address serves, beside two servers with one thread each: in
-//! turns, over the software fabric, in calls per second.
+//! Compares a server with two threads at one address with two servers that have one thread each:
+//! alternating samples over the software fabric, in calls per second.
 //!
 //!     cargo run --release -p rpcrdma-rpc-tests --example threads
 
@@ -33,9 +33,9 @@ impl kv1::Service for Echo {
     }
 }
 
-/// Calls in flight of each client.
+/// The calls in flight of each client.
 const DEPTH: u16 = 32;
-/// How long a sample takes.
+/// The duration of a sample.
 const SAMPLE: Duration = Duration::from_millis(500);
 
 async fn serve(fabric: &Arc<Fabric>, threads: usize) -> Result<RunningServers, Failure> {

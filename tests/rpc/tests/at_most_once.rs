@@ -39,7 +39,7 @@ fn any_port() -> SocketAddr {
 }
 
 #[test]
-fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again() {
+fn a_retransmission_during_execution_gets_the_reply() {
     run(async {
         let cache = ReplyCache::default();
         let (store, server) = serve(&cache).await;
@@ -51,7 +51,7 @@ fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again(
         let mut second = connect_from(local, server).await;
         send_record(&mut second, &fail_call(7, 8)).await;
         until(|| cache.stats().in_progress == 1).await;
-        // It keeps no other call waiting.
+        // It does not block other calls.
         let other = exchange(&mut second, &fail_call(8, 9)).await;
         assert_eq!(other[..4], [0, 0, 0, 8]);
         store.go_on.notify_waiters();
@@ -64,7 +64,7 @@ fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again(
 }
 
 #[test]
-fn credentials_and_arguments_tell_calls_apart() {
+fn credentials_and_arguments_distinguish_calls() {
     run(async {
         let cache = ReplyCache::default();
         let (store, server) = serve(&cache).await;
@@ -72,17 +72,17 @@ fn credentials_and_arguments_tell_calls_apart() {
         let mut call = fail_call(7, 9);
         exchange(&mut stream, &call).await;
         exchange(&mut stream, &fail_call(7, 10)).await;
-        // A flavor that the service does not look at, without a body.
+        // A flavor that the service ignores, without a body.
         call[27] = 99;
         exchange(&mut stream, &call).await;
         assert_eq!(store.fails.load(Relaxed), 3);
     });
 }
 
-/// What the documentation says of the guarantee's end: each way is counted, and a call that comes
-/// again is executed again.
+/// The limits of the guarantee in the documentation: each of them is counted, and a retransmitted
+/// call is executed again.
 #[test]
-fn the_guarantee_ends_where_the_documentation_says() {
+fn the_guarantee_has_the_documented_limits() {
     run(async {
         let config = ReplyCacheConfig::new();
         let again = [fail_call(1, 9), fail_call(2, 9), fail_call(1, 9)];
@@ -104,11 +104,11 @@ fn the_guarantee_ends_where_the_documentation_says() {
         let cache = ReplyCache::new(config.max_age(Duration::ZERO));
         expect(&cache, 3).await;
         assert_eq!(cache.stats().expired, 3);
-        // A reply that is too large is lost. The call is not executed again.
+        // A reply that is too large is lost, but the call is not executed again.
         let cache = ReplyCache::new(config.max_reply(10));
         expect(&cache, 2).await;
         assert_eq!(cache.stats().too_large, 2);
-        // A server that has started again knows nothing.
+        // A restarted server has an empty cache.
         let cache = ReplyCache::new(config);
         let (store, server) = serve(&cache).await;
         let mut stream = connect_from(local, server).await;
@@ -118,7 +118,7 @@ fn the_guarantee_ends_where_the_documentation_says() {
 }
 
 #[test]
-fn routers_of_one_cache_know_each_others_calls() {
+fn routers_share_one_cache() {
     run(async {
         let cache = ReplyCache::default();
         let ((one, first), (two, second)) = (serve(&cache).await, serve(&cache).await);
@@ -133,8 +133,8 @@ fn routers_of_one_cache_know_each_others_calls() {
     });
 }
 
-/// If the client can't have its port again, no reply cache knows it: what was sent is not sent
-/// again.
+/// If the client cannot reuse its port, no reply cache recognizes it, so calls that were sent are
+/// not retransmitted.
 #[test]
 fn another_port_is_another_client() {
     run(async {
@@ -150,7 +150,7 @@ fn another_port_is_another_client() {
             let kv = kv.clone();
             async move { kv.null().await }
         });
-        // The port is free for the server's end only when the client has cut its own.
+        // The port is free for the server's end only after the client has closed its own.
         drop((first, listener));
         let taken = loop {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -178,7 +178,7 @@ fn another_port_is_another_client() {
 }
 
 #[test]
-fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
+fn a_fail_fast_call_fails_with_the_first_attempt() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
@@ -204,7 +204,7 @@ fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
 }
 
 /// Forwards connections, and cuts each after a random number of bytes. The server sees every client
-/// by another address, from the client's port.
+/// at another address, with the client's port.
 async fn cutting_proxy(server: SocketAddr, mut rng: Rng, cuts: Arc<AtomicBool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -231,8 +231,7 @@ async fn forward(
     let socket = tokio::net::TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(local)?;
-    // A packet that is lost on the way comes again only after a second, and the client tries again
-    // as well.
+    // A lost packet is retransmitted only after a second, and the client also reconnects.
     let connecting = tokio::time::timeout(Duration::from_millis(200), socket.connect(server));
     let mut upstream = connecting.await??;
     let linger = Some(Duration::ZERO);
@@ -256,7 +255,7 @@ async fn forward(
             break;
         }
     }
-    // The server's end goes first, so that its port is free when the client comes again.
+    // The server's end is closed first, so that its port is free when the client reconnects.
     drop(upstream);
     if rng.below(2) == 0 {
         cut(client);

@@ -24,16 +24,16 @@ use rpcrdma_verbs::{
 };
 use support::{Store, assert_error, found, key, put, run, until};
 
-/// A server that has its clients answer.
+/// A server whose procedures call the client.
 #[derive(Default)]
 struct Mirror {
     errors: Mutex<Vec<CallError>>,
     channel: Mutex<Option<Channel>>,
-    /// How many backward calls have ended.
+    /// The number of backward calls that have ended.
     ended: AtomicUsize,
 }
 
-/// A FAIL that calls back, and gives up after a while.
+/// A FAIL that makes a backward call, and cancels it after some time.
 const GIVES_UP: u32 = 50;
 /// A FAIL that begins many backward calls, none of which gets a reply.
 const MANY: u32 = 51;
@@ -78,7 +78,7 @@ impl Service for Mirror {
             }
             MANY => {
                 let mut calls: Vec<_> = (0..200).map(|_| client.fail(&3).into_future()).collect();
-                // The last ones have no place.
+                // The last calls find no free slot.
                 let last = calls.pop().ok_or(RpcError::NoReply)?;
                 self.note(last.await)
             }
@@ -87,7 +87,7 @@ impl Service for Mirror {
     }
 }
 
-/// A server, its client, and what the client carries.
+/// A server, its client, and the client's services.
 struct World {
     mirror: Arc<Mirror>,
     store: Arc<Store>,
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// All worlds with a backward direction.
+    /// Returns all worlds with a backward direction.
     async fn all() -> [Self; 5] {
         let rtr = |config: Config| config.with_rtr(RtrExtConfig::ALL);
         [
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// The settings of an end that has Version One alone, with backward calls.
+/// Returns the settings of an end that supports only Version One, with backward calls.
 fn first(config: Config) -> Config {
     Config {
         max_version: Version::One,
@@ -189,9 +189,9 @@ fn a_handler_calls_its_client() {
     });
 }
 
-/// In Version Two backward calls have chunks, if the client takes them.
+/// In Version Two, backward calls have chunks if the client accepts them.
 #[test]
-fn long_items_travel_backward_where_the_client_takes_chunks() {
+fn long_items_use_chunks_backward() {
     run(async {
         for world in [
             World::loopback(),
@@ -208,7 +208,7 @@ fn long_items_travel_backward_where_the_client_takes_chunks() {
 
 // spec: bd-4.2-a, bd-4.2-b, xc3-3.3-c
 #[test]
-fn a_call_that_would_need_chunks_fails_where_there_are_none() {
+fn a_call_that_needs_chunks_fails_without_them() {
     run(async {
         let inline = Config {
             backward_support: Bkreqsup::Inline,
@@ -224,7 +224,7 @@ fn a_call_that_would_need_chunks_fails_where_there_are_none() {
             assert_eq!(error.execution(), Execution::NotExecuted, "{error}");
             assert!(error.to_string().contains("chunk"), "{error}");
             assert_eq!(world.store.puts.load(Relaxed), 0);
-            // So does one whose reply might.
+            // A call whose reply might need chunks fails, too.
             world.kv.get(&key("a")).await.unwrap_err();
             let error = world.mirror.error();
             assert_eq!(error.execution(), Execution::NotExecuted, "{error}");
@@ -236,7 +236,7 @@ fn a_call_that_would_need_chunks_fails_where_there_are_none() {
 /// Calls of both directions may have the same XIDs.
 // spec: bd-5.2-a
 #[test]
-fn many_calls_go_both_ways_at_once() {
+fn many_calls_run_in_both_directions() {
     run(async {
         let seeded = |config: Config| Config {
             xid_seed: 77,
@@ -277,7 +277,7 @@ fn a_client_without_services_is_not_called() {
         let world = World::over_rdma(Config::client(), Config::server(), false);
         world.kv.fail(&9).await.unwrap_err();
         assert_error(&world.mirror.error(), refused, Execution::NotExecuted);
-        // Neither end allows it in Version One unless it is told to.
+        // In Version One, neither end allows backward calls unless it is configured to.
         let one = |config: Config| Config {
             max_version: Version::One,
             ..config
@@ -298,13 +298,14 @@ fn a_client_without_services_is_not_called() {
         tokio::spawn(server.run());
         let channel = tcp::connect(&address).await.unwrap();
         Client::new(channel).fail(&9).await.unwrap_err();
-        // TCP has no message by which a client says that it carries none.
+        // TCP has no message by which a client can report that it has no services.
         let text = "the server does not offer the program";
         assert_error(&mirror.error(), text, Execution::NotExecuted);
     });
 }
 
-/// In Version One a client can't say that it takes no calls: the server finds out.
+/// In Version One a client cannot announce that it accepts no calls: the server learns it from a
+/// rejection.
 #[test]
 fn a_client_of_version_one_without_services_rejects_the_call() {
     run(async {
@@ -321,7 +322,7 @@ fn a_client_of_version_one_without_services_rejects_the_call() {
 }
 
 #[test]
-fn failures_of_the_clients_handlers_are_replies() {
+fn failures_of_client_handlers_are_replies() {
     run(async {
         for world in World::all().await {
             world.kv.fail(&0).await.unwrap_err();
@@ -359,14 +360,14 @@ fn a_call_fails_with_its_connection() {
             "{error}"
         );
         assert_eq!(error.execution(), Execution::Unknown);
-        // The channel is of the connection that is gone.
+        // The channel belongs to the lost connection.
         let error = Client::new(channel).fail(&9).await.unwrap_err();
         assert!(
             error.to_string().contains("the connection was lost"),
             "{error}"
         );
         assert_eq!(error.execution(), Execution::NotExecuted);
-        // The client says so again over the next one.
+        // The client announces its services again over the next connection.
         assert_eq!(world.kv.fail(&9).await.unwrap(), 9);
     });
 }
@@ -389,10 +390,10 @@ fn a_call_ends_at_its_deadline() {
 }
 
 #[test]
-fn a_call_that_is_given_up_ends() {
+fn a_cancelled_call_ends() {
     run(async {
         for world in World::all().await {
-            // The first reply grants more credits than one.
+            // The first reply grants more than one credit.
             assert_eq!(world.kv.fail(&9).await.unwrap(), 9);
             for _ in 0..3 {
                 assert_eq!(world.kv.fail(&GIVES_UP).await.unwrap(), 1);
@@ -402,10 +403,10 @@ fn a_call_that_is_given_up_ends() {
     });
 }
 
-/// A client that answers nothing gets as many calls as it has granted credits, and a bounded number
-/// waits.
+/// A client that does not answer gets as many calls as it has granted credits, and a bounded number
+/// of calls waits.
 #[test]
-fn no_more_calls_wait_than_may() {
+fn waiting_calls_are_limited() {
     run(async {
         for (world, max) in [
             (

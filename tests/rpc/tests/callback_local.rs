@@ -1,4 +1,4 @@
-//! Calls of a server to its client, on drivers that the test drives.
+//! Calls of a server to its client, with drivers that the test turns.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -27,16 +27,16 @@ type Channel = LocalChannel<Device>;
 /// A call that the client does not answer.
 const UNANSWERED: u32 = 77;
 
-/// What a handler does with its client.
+/// The action of a handler.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum HandlerAction {
     Nothing,
-    /// It says that the client is ready for calls.
-    TakesCaller,
+    /// It records the channel to the client.
+    TakeCaller,
     /// It calls the client, and waits for the reply.
-    Calls,
-    /// It calls the client, and gives the call up after a while.
-    GivesUp,
+    Call,
+    /// It calls the client, and cancels the call after some time.
+    CancelCall,
 }
 
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ struct Mirror(Rc<MirrorState>);
 
 #[derive(Default)]
 struct MirrorState {
-    does: Cell<Option<Does>>,
+    action: Cell<Option<HandlerAction>>,
     connection: Cell<Option<u64>>,
 }
 
@@ -59,10 +59,10 @@ impl LocalService for Mirror {
 
     async fn fail(&self, cx: &Context, how: u32) -> Result<u32, RpcError> {
         self.0.connection.set(cx.connection());
-        match self.0.does.get().unwrap_or(Does::Nothing) {
-            Does::Nothing => {}
-            Does::TakesCaller => drop(cx.caller()),
-            Does::GivesUp => {
+        match self.0.action.get().unwrap_or(HandlerAction::Nothing) {
+            HandlerAction::Nothing => {}
+            HandlerAction::TakeCaller => drop(cx.caller()),
+            HandlerAction::CancelCall => {
                 let mut call = pin!(Client::new(cx.caller()).fail(&UNANSWERED).into_future());
                 let mut polls = 0;
                 poll_fn(|cx| {
@@ -75,13 +75,13 @@ impl LocalService for Mirror {
                 })
                 .await;
             }
-            Does::Calls => return Ok(Client::new(cx.caller()).fail(&how).await?),
+            HandlerAction::Call => return Ok(Client::new(cx.caller()).fail(&how).await?),
         }
         Ok(how)
     }
 }
 
-/// What the client carries: a service that is not `Send`.
+/// The service of the client, which is not `Send`.
 #[derive(Clone, Default)]
 struct Listener(Rc<RefCell<Vec<u32>>>);
 
@@ -100,7 +100,7 @@ impl LocalService for Listener {
             std::future::pending::<()>().await;
         }
         let mut heard = self.0.borrow_mut();
-        // In steady state it does not allocate.
+        // In the steady state this does not allocate.
         heard.clear();
         heard.push(how);
         Ok(how)
@@ -152,9 +152,9 @@ impl Ends {
         None
     }
 
-    /// Calls the server, whose handler does this.
-    fn fail(&mut self, how: u32, does: Does) -> Result<u32, CallError> {
-        self.mirror.0.does.set(Some(does));
+    /// Calls the server, whose handler performs an action.
+    fn fail(&mut self, how: u32, action: HandlerAction) -> Result<u32, CallError> {
+        self.mirror.0.action.set(Some(action));
         let call = self.kv.fail(&how).begin(&mut self.near).unwrap();
         for _ in 0..10_000 {
             if let Some(completed) = self.turn() {
@@ -167,7 +167,7 @@ impl Ends {
         panic!("no call ends");
     }
 
-    /// Returns a channel back to the client.
+    /// Returns a channel to the client.
     fn caller(&self) -> Client<Channel> {
         let connection = self.mirror.0.connection.get().unwrap();
         Client::new(self.server.caller(connection).unwrap())
@@ -183,7 +183,7 @@ impl Ends {
         panic!("nothing happens");
     }
 
-    /// Returns the end of a backward call.
+    /// Returns the result of a backward call.
     fn end(
         &mut self,
         caller: &Client<Channel>,
@@ -199,36 +199,36 @@ impl Ends {
     }
 }
 
-/// Without a runtime: the handler waits for the reply of its client.
+/// Without a runtime, the handler waits for the reply of its client.
 #[test]
 fn a_handler_calls_its_client() {
     let mut ends = Ends::new();
     for how in 1..20 {
-        assert_eq!(ends.fail(how, Does::Calls).unwrap(), how);
+        assert_eq!(ends.fail(how, HandlerAction::Call).unwrap(), how);
         assert_eq!(*ends.listener.0.borrow(), [how]);
     }
 }
 
 // spec: bd-6-e
 #[test]
-fn no_call_goes_before_the_client_is_ready() {
+fn no_call_is_sent_before_the_client_is_ready() {
     let mut ends = Ends::new();
-    assert_eq!(ends.fail(9, Does::Nothing).unwrap(), 9);
+    assert_eq!(ends.fail(9, HandlerAction::Nothing).unwrap(), 9);
     let caller = ends.caller();
     let error = caller.fail(&7).begin(&mut ends.far).unwrap_err();
     let text = "can't call the client: it has not announced that it is ready for calls";
     assert_error(&error, text, Execution::NotExecuted);
     assert!(ends.listener.0.borrow().is_empty());
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     assert_eq!(ends.end(&caller, &call).unwrap(), 7);
     assert_eq!(*ends.listener.0.borrow(), [7]);
 }
 
 #[test]
-fn a_handler_that_panics_is_answered() {
+fn a_panicking_handler_gets_a_reply() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let call = caller.fail(&0).begin(&mut ends.far).unwrap();
     let error = ends.end(&caller, &call).unwrap_err();
@@ -238,9 +238,9 @@ fn a_handler_that_panics_is_answered() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_ends() {
+fn a_cancelled_call_ends() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     assert!(caller.transport().cancel(&mut ends.far, &call));
@@ -249,11 +249,11 @@ fn a_call_that_is_cancelled_ends() {
     assert_error(&error, text, Execution::NotExecuted);
 }
 
-/// Nobody waits for its end: it is not kept for those who drive the server.
+/// Nothing waits for the result of the call, so it is not kept for the code that turns the server.
 #[test]
-fn a_call_that_a_handler_gives_up_leaves_nothing() {
+fn a_call_cancelled_by_a_handler_is_released() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::GivesUp).unwrap();
+    ends.fail(9, HandlerAction::CancelCall).unwrap();
     let caller = ends.caller();
     for _ in 0..100 {
         ends.turn();
@@ -262,15 +262,15 @@ fn a_call_that_a_handler_gives_up_leaves_nothing() {
     assert!(event.is_none(), "{event:?}");
 }
 
-/// A channel back to a client does not end the server's connection.
+/// Dropping a channel to a client does not end the server's connection.
 #[test]
-fn a_channel_to_a_client_is_the_servers() {
+fn dropping_a_client_channel_keeps_the_connection() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     caller.transport().drain(&mut ends.far);
     caller.transport().close(&mut ends.far);
-    assert_eq!(ends.fail(9, Does::Calls).unwrap(), 9);
+    assert_eq!(ends.fail(9, HandlerAction::Call).unwrap(), 9);
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     assert_eq!(ends.end(&caller, &call).unwrap(), 7);
 }
@@ -278,7 +278,7 @@ fn a_channel_to_a_client_is_the_servers() {
 #[test]
 fn a_channel_ends_with_its_connection() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let call = caller.fail(&7).begin(&mut ends.far).unwrap();
     ends.near.forget(ends.kv.transport().id());
@@ -305,11 +305,11 @@ fn a_channel_ends_with_its_connection() {
     assert!(ends.server.caller::<Device>(connection).is_none());
 }
 
-/// In steady state neither end allocates for a backward call.
+/// In the steady state, neither end allocates for a backward call.
 #[test]
 fn a_call_does_not_allocate() {
     let mut ends = Ends::new();
-    ends.fail(9, Does::TakesCaller).unwrap();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
     let caller = ends.caller();
     let run = |ends: &mut Ends| {
         for how in 100..300 {

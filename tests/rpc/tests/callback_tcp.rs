@@ -1,4 +1,4 @@
-//! Servers that call their clients over TCP, where the other end sends what it likes.
+//! Servers that call their clients over TCP, with peers that send arbitrary messages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -32,7 +32,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Takes the result of a backward call, once there is one.
+    /// Takes the result of a backward call once it is available.
     async fn result(&self) -> Result<u32, CallError> {
         until(|| !self.results.lock().unwrap().is_empty()).await;
         self.results.lock().unwrap().remove(0)
@@ -102,7 +102,7 @@ fn fail_reply(xid: u32, result: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// Calls of both directions over one connection have numbers of their own.
+/// The two directions of one connection have independent XIDs.
 #[test]
 fn both_directions_may_have_the_same_xids() {
     run(async {
@@ -118,7 +118,7 @@ fn both_directions_may_have_the_same_xids() {
         send_record(&mut client, &fail_reply(word(&first, 0), 10)).await;
         assert_eq!(read_record(&mut client).await, fail_reply(1, 10));
 
-        // The call of the client has the number that the server's next one will have.
+        // The client's call has the XID that the server's next call will have.
         send_record(&mut client, &fail_call(next, 11)).await;
         let call = read_record(&mut client).await;
         assert_eq!((word(&call, 0), word(&call, 1)), (next, 0));
@@ -127,9 +127,9 @@ fn both_directions_may_have_the_same_xids() {
     });
 }
 
-/// A reply that nobody waits for is dropped, and one that is none fails its call.
+/// A reply without a call is dropped, and a malformed reply fails its call.
 #[test]
-fn replies_that_fit_no_call_do_no_harm() {
+fn unmatched_replies_are_harmless() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let mut client = TcpStream::connect(server.address).await.unwrap();
@@ -142,7 +142,7 @@ fn replies_that_fit_no_call_do_no_harm() {
         let error = server.mirror.result().await.unwrap_err();
         assert_eq!(error.execution(), Execution::Executed, "{error}");
         assert!(error.to_string().contains("can't be decoded"), "{error}");
-        // The first of two replies counts.
+        // The first of two replies is used.
         assert_eq!(word(&read_record(&mut client).await, 0), 1);
         send_record(&mut client, &fail_call(2, 9)).await;
         let xid = word(&read_record(&mut client).await, 0);
@@ -158,17 +158,17 @@ fn calls_fail_with_their_connection() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let text = "the connection was lost: closed by the client";
-        // The client ends its side, and takes replies still.
+        // The client closes its side, and still receives replies.
         let mut client = TcpStream::connect(server.address).await.unwrap();
         send_record(&mut client, &fail_call(1, 9)).await;
         read_record(&mut client).await;
         client.shutdown().await.unwrap();
         let error = server.mirror.result().await.unwrap_err();
         assert_error(&error, text, Execution::Unknown);
-        // The handler has failed, and says so.
+        // The handler has failed, and the reply reports it.
         assert_eq!(word(&read_record(&mut client).await, 0), 1);
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
-        // What is called later is not executed.
+        // Later calls are not executed.
         let channel = server.mirror.channel.lock().unwrap().clone().unwrap();
         let error = Client::new(channel).fail(&9).await.unwrap_err();
         assert_error(&error, text, Execution::NotExecuted);
@@ -189,7 +189,7 @@ fn calls_fail_with_their_connection() {
 }
 
 #[test]
-fn a_client_that_connects_again_is_called_again() {
+fn a_reconnected_client_is_called_again() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         // A proxy that cuts its first connection.
@@ -206,7 +206,7 @@ fn a_client_that_connects_again_is_called_again() {
             panic!("an end has closed the connection");
         });
         until(|| store.fails.load(Relaxed) == 1).await;
-        // Dropped, both streams end.
+        // Both streams end when they are dropped.
         relayed.abort();
         let error = server.mirror.result().await.unwrap_err();
         assert_eq!(error.execution(), Execution::Unknown, "{error}");
@@ -222,7 +222,7 @@ fn a_client_that_connects_again_is_called_again() {
     });
 }
 
-/// Neither end goes before what it has begun is answered.
+/// Neither end stops before the calls in progress are answered.
 #[test]
 fn both_ends_drain() {
     run(async {
@@ -240,7 +240,7 @@ fn both_ends_drain() {
         assert_eq!(call.await.unwrap().unwrap(), 8);
         server.task.await.unwrap();
 
-        // A client whose last handle is gone still answers.
+        // A client whose last handle was dropped still answers.
         let server = serve(&ServerControl::default()).await;
         let (client, store) = connect(server.address).await;
         client.fail(&9).await.unwrap();
@@ -261,9 +261,9 @@ fn both_ends_drain() {
     });
 }
 
-/// A handler that waits for its client gets the reply, however many calls come before it.
+/// A handler that waits for its client receives the reply, even if many calls arrive before it.
 #[test]
-fn replies_come_through_behind_calls_that_the_limits_hold_back() {
+fn replies_pass_calls_delayed_by_limits() {
     run(async {
         let limits = ServerLimits::new().max_calls_per_connection(2);
         let control = ServerControl::new(limits);
@@ -275,7 +275,7 @@ fn replies_come_through_behind_calls_that_the_limits_hold_back() {
             read_record(&mut client).await,
             read_record(&mut client).await,
         ];
-        // Two handlers wait, which is all that may.
+        // Two handlers wait, which is the limit.
         send_record(&mut client, &put_call(3, b'a')).await;
         send_record(&mut client, &put_call(4, b'a')).await;
         send_record(&mut client, &fail_reply(word(&xids[0], 0), 5)).await;
@@ -289,7 +289,7 @@ fn replies_come_through_behind_calls_that_the_limits_hold_back() {
         send_record(&mut client, &fail_reply(word(&xids[1], 0), 6)).await;
         assert_eq!(read_record(&mut client).await, fail_reply(2, 6));
 
-        // There is an end to what is held back.
+        // The number of delayed calls is limited.
         send_record(&mut client, &fail_call(11, 9)).await;
         send_record(&mut client, &fail_call(12, 9)).await;
         assert_eq!(word(&read_record(&mut client).await, 1), 0);
@@ -304,9 +304,9 @@ fn replies_come_through_behind_calls_that_the_limits_hold_back() {
     });
 }
 
-/// A server is not served without bounds.
+/// A client serves only a bounded number of calls of its server.
 #[test]
-fn a_server_that_calls_too_much_loses_its_connection() {
+fn excessive_backward_calls_end_the_connection() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let store = Arc::new(Store::default());
@@ -316,7 +316,7 @@ fn a_server_that_calls_too_much_loses_its_connection() {
         let channel = tcp::connect_with_services(&address, config, services).await;
         let kv = Client::new(channel.unwrap());
         let (mut server, _) = listener.accept().await.unwrap();
-        // One that its client answers at once has no place afterwards.
+        // After that, there is no room even for a call that is answered at once.
         for xid in 0..100 {
             send_record(&mut server, &fail_call(xid, 9)).await;
             assert_eq!(read_record(&mut server).await, fail_reply(xid, 9));
@@ -328,7 +328,7 @@ fn a_server_that_calls_too_much_loses_its_connection() {
         assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
         assert_eq!(store.fails.load(Relaxed), 104);
 
-        // So does one that takes no replies.
+        // A server that does not receive replies loses its connection, too.
         let call = tokio::spawn(async move { kv.fail(&9).await });
         let (mut server, _) = listener.accept().await.unwrap();
         let big = vec![7; 1 << 20];
@@ -360,7 +360,7 @@ async fn kv_put(server: &mut TcpStream, value: &[u8]) {
     call.truncate(call.len() - 4);
     call.extend_from_slice(&u32::try_from(value.len()).unwrap().to_be_bytes());
     call.extend_from_slice(value);
-    // The call that made the client connect may come first.
+    // The call that made the client connect may arrive first.
     send_record(server, &call).await;
     while word(&read_record(server).await, 1) == 0 {}
 }

@@ -1,4 +1,4 @@
-//! Services whose results borrow, own their content, or do either.
+//! Services whose results are borrowed, owned, or either of them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -159,7 +159,7 @@ impl Service for Catalog {
     }
 }
 
-/// Checks that the futures of a type's own handlers can be sent. It need only compile.
+/// Checks at compile time that the handlers' futures of a type are `Send`.
 fn the_futures_can_be_sent(catalog: &Catalog, cx: &Context, title: Title<'_>) {
     fn check<T: Send>(_: T) {}
     check(Service::list(catalog, cx, 1));
@@ -217,9 +217,9 @@ async fn assert_results(client: &Client<Channel>) {
     }
 }
 
-/// A list of items has none of the client's Write chunks.
+/// A list of items does not use the client's Write chunks.
 async fn assert_lists(client: &Client<Channel>) {
-    // More items than a message can have chunks.
+    // More items than the maximum chunks of a message.
     for (first, second) in [(3, 10), (12, 4096), (9, 40_000), (40, 1)] {
         let pictures = client.pictures(&PictureLengths { first, second }).await;
         let lengths: Vec<_> = pictures
@@ -233,7 +233,7 @@ async fn assert_lists(client: &Client<Channel>) {
     }
 }
 
-/// The pages of an album are decoded by the handler, one after the other.
+/// The handler decodes the pages of an album one after the other.
 async fn assert_albums(client: &Client<Channel>) {
     for lengths in [&[][..], &[0, 5, 1 << 14], &[1 << 16, 1 << 16], &[2000; 40]] {
         let pages = lengths.iter().map(|length| Cover {
@@ -301,7 +301,7 @@ fn a_service_returns_either_shape_over_rdma() {
 
 /// Returns a call with AUTH_SYS or without credentials.
 fn call(procedure: u32, sys: bool, args: &[u8]) -> ReceivedMessage {
-    // stamp, the name of the machine, uid, gid, no gids
+    // The stamp, the machine name, uid, gid, and no gids.
     let body: &[u32] = if sys {
         &[1, 20, 0, 0, 0, 0, 0]
     } else {
@@ -324,7 +324,7 @@ fn peer() -> Arc<Peer> {
 }
 
 #[test]
-fn an_item_gets_from_either_shape_into_the_reply_without_a_copy() {
+fn items_of_either_shape_are_not_copied() {
     run(async {
         let catalog = Arc::new(Catalog::new());
         let picture = catalog.picture.as_ptr();
@@ -344,13 +344,13 @@ fn an_item_gets_from_either_shape_into_the_reply_without_a_copy() {
                 panic!("{how}: {:?}", reply.body);
             };
             assert_eq!(*item.bytes, [7; 100_000], "{how}");
-            // Bytes without a share are copied once, so that RDMA can move them.
+            // Bytes that are not shared are copied once, so that RDMA can transfer them.
             assert_eq!(item.bytes.as_ptr() == picture, how != "borrowed", "{how}");
         }
     });
 }
 
-/// Borrowed results become owned ones, and stay the same item.
+/// Converting borrowed results to owned ones does not change them or their item.
 #[test]
 fn both_shapes_have_one_encoding() {
     let picture = SharedBytes::from(vec![7; 5000]);
@@ -377,7 +377,7 @@ fn a_call_is_authorized_before_its_arguments_are_decoded() {
     run(async {
         let router = Router::new().add_service(catalog1::serve(Catalog::new()));
         let rubbish = [255; 8];
-        // The last word of the header is that of MSG_DENIED, or of accept_stat.
+        // The last word of the header belongs to MSG_DENIED or to accept_stat.
         for (sys, last) in [(false, AuthStat::AuthTooweak.value()), (true, 4)] {
             let reply = router
                 .serve(
@@ -393,7 +393,7 @@ fn a_call_is_authorized_before_its_arguments_are_decoded() {
     });
 }
 
-/// A service that stays on its thread.
+/// A service that is not `Send`.
 struct OnOneThread(Rc<str>);
 
 impl LocalService for OnOneThread {

@@ -1,4 +1,4 @@
-//! The control of a server over TCP: who may connect, and what its limits are.
+//! The control of a server over TCP: which clients may connect, and the limits.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -26,7 +26,7 @@ fn host(number: u8) -> SocketAddr {
 }
 
 #[test]
-fn a_hook_decides_by_the_address() {
+fn a_hook_accepts_by_address() {
     run(async {
         let control = ServerControl::with_hook(ServerLimits::new(), |request| {
             assert_eq!((request.transport, request.private_data), ("tcp", &[][..]));
@@ -50,7 +50,7 @@ fn a_hook_decides_by_the_address() {
 }
 
 #[test]
-fn a_peer_that_has_all_its_connections_keeps_no_other_out() {
+fn a_peer_at_its_connection_limit_blocks_no_other() {
     run(async {
         let limits = ServerLimits::new().max_connections_per_peer(1);
         let control = ServerControl::new(limits);
@@ -70,7 +70,7 @@ fn a_peer_that_has_all_its_connections_keeps_no_other_out() {
 }
 
 #[test]
-fn a_handler_that_never_ends_is_answered() {
+fn an_endless_handler_times_out() {
     run(async {
         let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
         let control = ServerControl::new(limits);
@@ -92,9 +92,10 @@ fn a_handler_that_never_ends_is_answered() {
     });
 }
 
-/// What was begun may have been done: a call whose handler was dropped is not executed again.
+/// A call that has begun may have had effects: if its handler was dropped, it is not executed
+/// again.
 #[test]
-fn a_call_that_took_too_long_is_not_executed_again() {
+fn a_timed_out_call_is_not_executed_again() {
     run(async {
         let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
         let server = serve(&ServerControl::new(limits)).await;
@@ -106,7 +107,7 @@ fn a_call_that_took_too_long_is_not_executed_again() {
 }
 
 #[test]
-fn handlers_have_no_deadline_if_there_is_no_limit() {
+fn handlers_without_a_limit_have_no_deadline() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().handler_time(None));
         let server = serve(&control).await;
@@ -116,7 +117,7 @@ fn handlers_have_no_deadline_if_there_is_no_limit() {
 }
 
 #[test]
-fn calls_of_a_peer_wait_and_those_of_others_do_not() {
+fn a_busy_peer_does_not_delay_others() {
     run(async {
         let limits = ServerLimits::new().max_calls_per_peer(2);
         let control = ServerControl::new(limits);
@@ -130,7 +131,7 @@ fn calls_of_a_peer_wait_and_those_of_others_do_not() {
         assert_eq!(control.stats().calls_in_flight, 3);
         let mut other = connect_from(host(3), server.address).await;
         exchange(&mut other, &fail_call(1, 9)).await;
-        // All are served, in turns.
+        // All calls are served in turn.
         let replies = async {
             for _ in 0..10 {
                 read_record(&mut many).await;
@@ -152,7 +153,7 @@ fn calls_of_a_peer_wait_and_those_of_others_do_not() {
 }
 
 #[test]
-fn half_a_call_ends_its_connection_and_a_quiet_connection_stays() {
+fn a_partial_call_times_out_and_an_idle_connection_stays() {
     run(async {
         let limits = ServerLimits::new().transfer_time(Some(Duration::from_millis(100)));
         let control = ServerControl::new(limits);
@@ -160,8 +161,8 @@ fn half_a_call_ends_its_connection_and_a_quiet_connection_stays() {
         let mut quiet = connect_from(host(2), server.address).await;
         exchange(&mut quiet, &fail_call(1, 9)).await;
         for part in [
-            // A part of a fragment's header, of a short call, of a long one, and of one whose other
-            // fragments are missing.
+            // A part of a fragment header, of a short call, of a long call, and of a call without
+            // its other fragments.
             &[0x80, 0][..],
             &[0x80, 0, 0, 40, 1, 2, 3],
             &[0x80, 0x10, 0, 0, 1, 2, 3],
@@ -171,7 +172,7 @@ fn half_a_call_ends_its_connection_and_a_quiet_connection_stays() {
             half.write_all(part).await.unwrap();
             assert_eq!(half.read(&mut [0; 9]).await.unwrap(), 0);
         }
-        // One whose bytes come one by one is too slow as well.
+        // A call whose bytes arrive one by one is too slow, too.
         let mut slow = connect_from(host(3), server.address).await;
         let (mut reader, mut writer) = slow.split();
         let drips = async {
@@ -193,7 +194,7 @@ fn half_a_call_ends_its_connection_and_a_quiet_connection_stays() {
 }
 
 #[test]
-fn a_peer_that_never_reads_loses_its_connection_and_its_handlers_go_on() {
+fn a_peer_that_never_reads_loses_its_connection() {
     run(async {
         let limits = ServerLimits::new().transfer_time(Some(Duration::from_millis(200)));
         let control = ServerControl::new(limits);
@@ -215,10 +216,10 @@ fn a_peer_that_never_reads_loses_its_connection_and_its_handlers_go_on() {
     });
 }
 
-/// A handler whose caller is gone counts until it ends, and so does its connection: who connects
-/// again and again does not get more calls than who stays.
+/// A handler whose caller has disconnected counts until it ends, and so does its connection: a
+/// client that reconnects repeatedly does not get more calls than one that stays connected.
 #[test]
-fn calls_of_connections_that_are_gone_count_until_they_end() {
+fn calls_of_lost_connections_count_until_they_end() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(1));
         let server = serve(&control).await;

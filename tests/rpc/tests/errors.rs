@@ -1,4 +1,4 @@
-//! Every error of the tutorial's table, by its whole text, over TCP and over RDMA.
+//! Every error of the tutorial's table, with its complete text, over TCP and over RDMA.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -41,7 +41,7 @@ fn in_memory() -> Client<Channel> {
     Client::new(channel)
 }
 
-/// A client over TCP of a server that is not there.
+/// Returns a TCP client of a server that does not exist.
 fn of_nobody(server: &str) -> Client<Channel> {
     let (channel, runner) = tcp::channel(server, tcp::ClientConfig::new());
     tokio::spawn(runner);
@@ -51,7 +51,7 @@ fn of_nobody(server: &str) -> Client<Channel> {
 const SOON: Duration = Duration::from_millis(50);
 
 #[test]
-fn nobody_listens_over_tcp() {
+fn connecting_without_a_listener_over_tcp() {
     run(async {
         let kv = of_nobody("127.0.0.1:1");
         let error = kv.fail(&9).wait_for_connection(false).await.unwrap_err();
@@ -64,7 +64,7 @@ fn nobody_listens_over_tcp() {
 }
 
 #[test]
-fn nobody_listens_over_rdma() {
+fn connecting_without_a_listener_over_rdma() {
     run(async {
         let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
         let device = Fabric::new().device();
@@ -80,9 +80,9 @@ fn nobody_listens_over_rdma() {
     });
 }
 
-/// The end of the text is the system's.
+/// The end of the text comes from the system.
 #[test]
-fn the_name_is_wrong() {
+fn an_unknown_server_name() {
     run(async {
         let name = "nobody.invalid:2049";
         let device = Fabric::new().device();
@@ -101,7 +101,7 @@ fn the_name_is_wrong() {
 }
 
 #[test]
-fn the_peer_is_gone_in_mid_call() {
+fn a_connection_lost_during_a_call() {
     run(async {
         let server = rdma(Config::server());
         let kv = server.client(ClientConfig::new());
@@ -120,7 +120,7 @@ fn the_peer_is_gone_in_mid_call() {
 }
 
 #[test]
-fn there_is_no_place_until_the_deadline() {
+fn no_free_slot_before_the_deadline() {
     run(async {
         let (kv, store) = over_tcp(tcp::ClientConfig::new().max_calls(1)).await;
         let blocks = tokio::spawn(kv.fail(&3).into_future());
@@ -146,7 +146,7 @@ fn there_is_no_place_until_the_deadline() {
 }
 
 #[test]
-fn the_server_grants_no_credit_until_the_deadline() {
+fn no_credit_before_the_deadline() {
     run(async {
         let server = rdma(Config {
             max_served: 1,
@@ -163,7 +163,7 @@ fn the_server_grants_no_credit_until_the_deadline() {
 }
 
 #[test]
-fn the_deadline_passes_without_a_reply() {
+fn no_reply_before_the_deadline() {
     run(async {
         let text = "not done within 50ms: no reply";
         let (kv, _) = over_tcp(tcp::ClientConfig::new()).await;
@@ -177,7 +177,7 @@ fn the_deadline_passes_without_a_reply() {
 }
 
 #[test]
-fn memory_is_exhausted() {
+fn exhausted_memory() {
     run(async {
         let server = rdma(Config::server());
         let kv = server.client(ClientConfig::new().memory(4 << 20));
@@ -190,7 +190,7 @@ fn memory_is_exhausted() {
         let text = "the transport failed: 1048576 more bytes would exceed the budget of 4194304 \
                     bytes of registered memory: raise it, or have fewer calls in flight";
         assert_error(&error, text, Execution::NotExecuted);
-        // While others are in flight, which give memory back, a call waits for it.
+        // While other calls are in flight, which will free memory, a call waits for it.
         let blocks = tokio::spawn(kv.fail(&3).into_future());
         until(|| server.store.fails.load(Relaxed) == 2).await;
         let key = "a".try_into().unwrap();
@@ -204,7 +204,7 @@ fn memory_is_exhausted() {
 }
 
 #[test]
-fn the_reply_is_larger_than_was_offered() {
+fn a_reply_larger_than_its_limit() {
     run(async {
         let server = rdma(Config::server());
         let kv = server.client(ClientConfig::new());
@@ -261,7 +261,7 @@ where
 }
 
 #[test]
-fn the_server_speaks_of_something_else() {
+fn an_unknown_program_version_or_procedure() {
     run(async {
         let kv = in_memory();
         for (error, text) in [
@@ -292,9 +292,9 @@ fn the_server_speaks_of_something_else() {
     });
 }
 
-/// The runner ends before it has a connection. Each call says why, also one that is made later.
+/// The runner ends before it has a connection. Each call returns the reason, even a later one.
 #[test]
-fn the_settings_are_invalid() {
+fn invalid_settings() {
     run(async {
         let protocol = Config {
             credits: 32,
@@ -316,7 +316,7 @@ fn the_settings_are_invalid() {
 }
 
 #[test]
-fn the_reply_is_of_another_schema() {
+fn a_reply_of_another_schema() {
     run(async {
         let error = error_of::<OtherResults>(&in_memory(), 9).await;
         let text = "OtherResults of program 0x20000001 version 1 at loopback: \
@@ -328,7 +328,7 @@ fn the_reply_is_of_another_schema() {
 }
 
 #[test]
-fn the_call_is_larger_than_the_transport_takes() {
+fn a_call_larger_than_the_transport_limit() {
     run(async {
         let (kv, _) = over_tcp(tcp::ClientConfig::new()).await;
         let text = "the arguments can't be encoded: length exceeds its bound at byte 8";
@@ -337,9 +337,9 @@ fn the_call_is_larger_than_the_transport_takes() {
     });
 }
 
-/// Every error that the tutorial's table names is provoked in a test.
+/// Checks that a test provokes every error in the tutorial's table.
 #[test]
-fn each_error_of_the_table_is_provoked() {
+fn each_documented_error_is_tested() {
     let tutorial = include_str!("../../../docs/rpc.md");
     let (_, table) = tutorial.split_once("\n## Errors\n").unwrap();
     let tests = [

@@ -1,4 +1,4 @@
-//! Peers that mean harm, over TCP: what they take, and what others notice of them.
+//! Hostile peers over TCP: the resources that they take, and their effect on other clients.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use oncrpc::tcp::{Server, connect};
 use oncrpc::{Channel, Limit, ServerControl};
-use support::attack::{self, CONNECTIONS, MIB, Served, Transport, hostile};
+use support::attack::{self, AttackedRouter, CONNECTIONS, MIB, Transport, hostile};
 use support::tcp::{fail_call, get_call, send_record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -17,10 +17,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 struct Tcp;
 
 impl Transport for Tcp {
-    // The runtime, the other client, and the lists of what is open.
+    // The runtime, the other client, and the lists of open connections and calls.
     const FIXED: usize = MIB;
 
-    async fn serve(self, router: Served, control: ServerControl, bound: mpsc::Sender<SocketAddr>) {
+    async fn serve(
+        self,
+        router: AttackedRouter,
+        control: ServerControl,
+        bound: mpsc::Sender<SocketAddr>,
+    ) {
         let server = Server::bind("127.0.0.1:0", router).await.unwrap();
         bound.send(server.local_addr().unwrap()).unwrap();
         server.control(&control).run().await;
@@ -39,7 +44,7 @@ fn attack<F: Future<Output = ()>>(
     attack::attack(Tcp, limit, attacks, is_up);
 }
 
-/// Opens 1,000 connections each time: 10,000 in all. As many as the server accepts stay open.
+/// Opens 1,000 connections each time, 10,000 in total. Those that the server accepts stay open.
 async fn connect_often(server: SocketAddr) {
     let mut open = Vec::new();
     let mut count = 0;
@@ -55,7 +60,7 @@ async fn connect_often(server: SocketAddr) {
             return std::future::pending().await;
         }
         if count % 10 == 0 {
-            // The other end of these connections has the same processors.
+            // The other end of these connections shares the processors.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -68,7 +73,7 @@ fn many_connections() {
     });
 }
 
-/// Asks for many results on each connection, and reads none.
+/// Requests many results on each connection, and reads none of them.
 async fn never_read(server: SocketAddr) {
     let mut open = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -93,7 +98,7 @@ fn peers_that_never_read() {
     });
 }
 
-/// Sends all of a long call but its last byte, on each connection.
+/// Sends a long call without its last byte on each connection.
 async fn send_half(server: SocketAddr) {
     let half = vec![0; MIB];
     let mut tasks = Vec::new();
@@ -109,14 +114,14 @@ async fn send_half(server: SocketAddr) {
 }
 
 #[test]
-fn peers_that_send_half_a_call() {
+fn peers_that_send_partial_calls() {
     attack(Limit::BytesPerPeer, send_half, |control| {
         let stats = control.stats();
         stats.connections > CONNECTIONS && stats.bytes >= 7 * MIB
     });
 }
 
-/// Calls what never returns.
+/// Calls a procedure that never returns.
 async fn call_for_ever(server: SocketAddr) {
     let mut open = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -130,7 +135,7 @@ async fn call_for_ever(server: SocketAddr) {
 }
 
 #[test]
-fn handlers_that_never_end() {
+fn endless_handlers() {
     attack(Limit::CallsPerPeer, call_for_ever, |control| {
         control.stats().calls_in_flight >= 200
     });

@@ -1,5 +1,4 @@
-//! What ends leaves nothing behind: calls that are given up, channels, clients with services, and
-//! servers.
+//! Cancelled calls, and dropped channels, clients and servers, release all their resources.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -24,7 +23,7 @@ use support::{Store, run, until};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-/// Notes the numbers of its calls in order. Every 16th waits a while.
+/// Records the numbers of its calls in order. Every 16th call takes some time.
 #[derive(Default)]
 struct Order(Mutex<Vec<u32>>);
 
@@ -46,10 +45,10 @@ impl Service for Order {
     }
 }
 
-/// More calls than may be in flight, of which a random tenth is given up at a random time: none
-/// fails for want of a place, and the server sees them in the order in which they were made.
+/// More calls than may be in flight, of which a random tenth is cancelled at a random time: no call
+/// fails for lack of a slot, and the server receives them in the order in which they were made.
 #[test]
-fn calls_that_are_given_up_leave_their_places_to_the_next() {
+fn cancelled_calls_free_their_slots() {
     let (fabric, order) = (Fabric::new(), Arc::new(Order::default()));
     let served = order.clone();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -81,7 +80,7 @@ fn calls_that_are_given_up_leave_their_places_to_the_next() {
             }
             if waiting.len() == 64 {
                 for (number, call) in waiting.drain(..) {
-                    // It was answered, or given up.
+                    // It was answered or cancelled.
                     let answer = call.await.unwrap().map(Result::unwrap);
                     assert!(answer.is_none_or(|answer| answer == number));
                 }
@@ -110,10 +109,10 @@ impl Service for Proxy {
     }
 }
 
-/// A server that stops in mid-call drops its handlers, and what they wait for. Its clients get
-/// errors, and its address is free.
+/// A server that stops during a call drops its handlers and the futures that they wait for. Its
+/// clients get errors, and its address is free.
 #[test]
-fn a_server_that_is_dropped_leaves_nothing_behind() {
+fn a_dropped_server_releases_everything() {
     let backend = start(ServerConfig::new());
     run(async move {
         let local = LocalSet::new();
@@ -157,9 +156,9 @@ fn a_server_that_is_dropped_leaves_nothing_behind() {
     });
 }
 
-/// A client with services that is dropped ends what it has begun, and then its services.
+/// A client with services that is dropped ends its calls in progress, and then its services.
 #[test]
-fn a_client_that_is_dropped_leaves_nothing_behind() {
+fn a_dropped_client_releases_everything() {
     let running = start(ServerConfig::new());
     run(async move {
         let address = running.server.local_addr();
@@ -177,7 +176,7 @@ fn a_client_that_is_dropped_leaves_nothing_behind() {
             runner.await.unwrap().unwrap();
             assert_eq!(Arc::strong_count(&services), 1);
         }
-        // One that never had a connection.
+        // A client that never had a connection.
         let nowhere = "127.0.0.1:9";
         let (device, config) = (running.fabric.device(), ClientConfig::new());
         let (channel, runner) = rpcrdma_verbs::channel(&device, nowhere, config);

@@ -1,4 +1,4 @@
-//! Typed clients on a driver that the test drives.
+//! Typed clients on a driver that the test turns.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Waits until this call, the only one, has ended.
+    /// WaitingService until this call has ended, which is the only one.
     fn end<P: Method>(&mut self, call: &PendingCall<P>) -> Result<P::Results, CallError> {
         let completed = self.completed();
         let results = self.channel.read(call, &completed, P::to_results).unwrap();
@@ -98,7 +98,7 @@ impl World {
 }
 
 #[test]
-fn results_are_what_the_service_returns() {
+fn the_results_of_the_service_are_returned() {
     let mut world = World::new();
     for length in [0, 1, 1023, 1024, 1025, 100_001, 1 << 20] {
         let value = vec![7; length];
@@ -115,7 +115,7 @@ fn results_are_what_the_service_returns() {
 
 /// Each of many calls finds its own reply by its XID.
 #[test]
-fn replies_are_told_apart() {
+fn replies_are_matched_by_xid() {
     let mut world = World::new();
     let mut open: Vec<(u32, PendingCall<kv1::Fail>)> = Vec::new();
     for how in 100..116 {
@@ -136,7 +136,7 @@ fn replies_are_told_apart() {
 }
 
 #[test]
-fn each_failure_says_what_it_is() {
+fn each_failure_has_its_error() {
     let mut world = World::new();
     let call = world.kv.fail(&0).begin(&mut world.driver).unwrap();
     let error = world.end(&call).unwrap_err();
@@ -153,14 +153,14 @@ fn each_failure_says_what_it_is() {
     let error = world.end(&call).unwrap_err();
     let text = "the transport failed: it was cancelled";
     assert_error(&error, text, Execution::Unknown);
-    // Others go on.
+    // Other calls continue.
     let call = world.kv.fail(&9).begin(&mut world.driver).unwrap();
     assert_eq!(world.end(&call).unwrap(), 9);
 }
 
-/// A call that may be executed twice waits for the next connection; another fails.
+/// An idempotent call waits for the next connection; another one fails.
 #[test]
-fn a_call_is_sent_again_if_its_caller_agreed() {
+fn only_repeatable_calls_are_retransmitted() {
     let mut world = World::new();
     let begin = |world: &mut World, how: u32, resend| {
         let options = CallOptions::DEFAULT.resend(resend);
@@ -196,12 +196,12 @@ fn a_call_is_sent_again_if_its_caller_agreed() {
     answered.sort_unstable();
     assert_eq!(answered, [4, 9]);
     assert!(outcomes.contains(&Err(Execution::Unknown)));
-    // The call that was sent again, too, was executed once: the server knows it.
+    // The retransmitted call was also executed once: the server recognizes it.
     assert_eq!(world.store.fails.load(Relaxed), 3);
 }
 
 #[test]
-fn a_channel_that_drains_answers_what_was_begun() {
+fn a_draining_channel_completes_its_calls() {
     let mut world = World::new();
     let call = world.kv.fail(&4).begin(&mut world.driver).unwrap();
     world.channel.drain(&mut world.driver);
@@ -281,9 +281,9 @@ fn both_ends_are_driven_by_one_thread() {
 }
 
 /// A store whose procedures wait for a message of another thread.
-struct Waits(Mutex<Option<oneshot::Receiver<u32>>>);
+struct WaitingService(Mutex<Option<oneshot::Receiver<u32>>>);
 
-impl kv1::LocalService for Waits {
+impl kv1::LocalService for WaitingService {
     async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
         Ok(GetRes::False.into())
     }
@@ -301,11 +301,11 @@ impl kv1::LocalService for Waits {
     }
 }
 
-/// A handler that waits does not keep others from being served, and wakes the driver.
+/// A waiting handler does not block other calls, and wakes the driver.
 #[test]
-fn a_handler_that_waits_wakes_the_driver() {
+fn a_waiting_handler_wakes_the_driver() {
     let (sender, receiver) = oneshot::channel();
-    let waits = Waits(Mutex::new(Some(receiver)));
+    let waits = WaitingService(Mutex::new(Some(receiver)));
     let mut ends = Ends::new(Router::new().add_service(kv1::serve_local(waits)));
     let slow = ends.kv.fail(&1).begin(&mut ends.near).unwrap();
     ends.near.turn().unwrap();
@@ -325,7 +325,7 @@ fn a_handler_that_waits_wakes_the_driver() {
     assert_eq!(result.unwrap().unwrap(), 3);
 }
 
-/// In steady state neither end allocates for a call whose reply is not kept.
+/// In the steady state, neither end allocates for a call whose reply is not kept.
 #[test]
 fn a_call_does_not_allocate() {
     let none = ReplyCacheConfig::new().max_replies(0);

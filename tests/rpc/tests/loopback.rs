@@ -26,7 +26,7 @@ fn client() -> (Client<Channel>, Arc<Store>) {
 }
 
 #[test]
-fn results_are_what_the_service_returns() {
+fn the_results_of_the_service_are_returned() {
     run(async {
         let (kv, store) = client();
         kv.null().await.unwrap();
@@ -39,7 +39,7 @@ fn results_are_what_the_service_returns() {
 }
 
 #[test]
-fn a_shared_item_is_handed_over_without_a_copy() {
+fn a_shared_item_is_not_copied() {
     run(async {
         let (kv, _) = client();
         let data = SharedBytes::from(vec![7; 100_000]);
@@ -71,7 +71,7 @@ fn a_client_is_shared_by_tasks_on_several_threads() {
 }
 
 #[test]
-fn each_failure_says_what_it_is() {
+fn each_failure_has_its_error() {
     run(async {
         let (kv, _) = client();
         let error = kv.fail(&0).await.unwrap_err();
@@ -103,7 +103,7 @@ fn each_failure_says_what_it_is() {
         let text = "the arguments can't be encoded: length exceeds its bound at byte 8";
         assert_error(&error, text, Execution::NotExecuted);
         assert!(error.source().is_some());
-        // Others go on after a panic.
+        // Other calls continue after a panic.
         assert_eq!(kv.fail(&9).await.unwrap(), 9);
     });
 }
@@ -124,7 +124,7 @@ fn a_call_carries_its_credentials() {
 }
 
 #[test]
-fn calls_of_a_runner_that_ends_fail() {
+fn calls_fail_when_their_runner_ends() {
     run(async {
         let store = Arc::new(Store::default());
         let router = Router::new().add_service(kv1::serve(store.clone()));
@@ -168,11 +168,11 @@ fn a_channel_drains_and_shuts_down() {
 }
 
 #[test]
-fn cancelled_calls_leave_their_places() {
+fn cancelled_calls_free_their_slots() {
     run(async {
         let (kv, _) = client();
         for _ in 0..1000 {
-            // More than there are places, none of which is ever answered.
+            // There are more calls than slots, and none of them is ever answered.
             let never = kv.fail(&3).into_future();
             let _ = tokio::time::timeout(Duration::from_micros(1), never).await;
         }
@@ -181,7 +181,7 @@ fn cancelled_calls_leave_their_places() {
 }
 
 #[test]
-fn a_call_without_a_place_says_so_at_its_deadline() {
+fn a_call_without_a_slot_fails_at_its_deadline() {
     run(async {
         let (kv, _) = client();
         let blocked: Vec<_> = (0..128).map(|_| kv.fail(&3).into_future()).collect();
@@ -204,7 +204,7 @@ fn a_call_without_a_place_says_so_at_its_deadline() {
 }
 
 #[test]
-fn other_programs_and_versions_are_refused_with_what_is_offered() {
+fn unknown_programs_and_versions_are_rejected() {
     struct Version7;
     impl oncrpc::xdr::Procedure for Version7 {
         const PROGRAM: u32 = rpcrdma_rpc_tests::kv::kv::PROGRAM;

@@ -1,6 +1,7 @@
-//! The metrics of a run that is the same each time.
+//! The metrics of a deterministic run.
 //!
-//! There is one recorder in a process, and the metrics keep what it gave them: one test.
+//! A process has one recorder, and metrics keep the handles that it gave them: so there is one
+//! test.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -37,7 +38,7 @@ fn lines(snapshotter: &Snapshotter) -> String {
     lines.join("\n")
 }
 
-/// Makes calls of each kind: that succeed, that fail, and of a program that is not there.
+/// Makes calls of each kind: successful ones, failed ones, and one of an unknown program.
 async fn calls(client: &kv1::Client<Channel>) {
     client.null().await.unwrap();
     client.put(&put("a", vec![7; 1000])).await.unwrap();

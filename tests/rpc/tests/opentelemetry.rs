@@ -1,4 +1,4 @@
-//! What OpenTelemetry sees of a call: one trace through client, server and handler.
+//! The OpenTelemetry spans of a call: one trace through client, server and handler.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -19,7 +19,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tracing::{Instrument as _, info_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// A service whose handlers have spans of their own, and wait in them.
+/// A service whose handlers create spans, and wait in them.
 #[derive(Clone)]
 struct Traced;
 
@@ -62,13 +62,13 @@ fn spans<F: Future<Output = Channel>>(connect: impl FnOnce() -> F) -> Vec<SpanDa
         });
     });
     let mut spans = exporter.get_finished_spans().unwrap();
-    // It forgets them.
+    // This removes the spans from the exporter.
     provider.shutdown().unwrap();
     spans.sort_by(|one, other| one.name.cmp(&other.name));
     spans
 }
 
-/// Returns the name of each span with that of its parent.
+/// Returns the name of each span, and that of its parent.
 fn tree(spans: &[SpanData]) -> Vec<(&str, Option<&str>)> {
     let name = |id: SpanId| {
         let found = spans.iter().find(|span| span.span_context.span_id() == id);
@@ -115,8 +115,8 @@ fn a_call_within_a_process_is_one_trace() {
     assert_eq!(traces(&spans), 1);
 }
 
-/// Returns the spans of a call over a transport: ONC RPC carries no context, so there are two traces,
-/// and the XID tells which belong together.
+/// Checks the spans of a call over a transport: ONC RPC transfers no trace context, so there are
+/// two traces, and the XID shows which spans belong together.
 fn assert_two_traces(spans: &[SpanData]) {
     assert_eq!(
         tree(spans),

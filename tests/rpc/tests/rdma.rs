@@ -46,7 +46,7 @@ fn client(running: &Running) -> Client<Channel> {
 }
 
 #[test]
-fn results_are_what_the_service_returns() {
+fn the_results_of_the_service_are_returned() {
     let server = start();
     let kv = client(&server);
     run(async move {
@@ -71,7 +71,7 @@ fn results_are_what_the_service_returns() {
     server.server.drain().unwrap();
 }
 
-/// A name is looked up for each connection. One of `localhost`'s addresses has the server.
+/// A name is resolved for each connection. The server has one of the addresses of `localhost`.
 #[test]
 fn a_server_is_found_by_its_name() {
     let first = start();
@@ -100,7 +100,7 @@ fn many_tasks_share_a_connection() {
 }
 
 #[test]
-fn each_failure_says_what_it_is() {
+fn each_failure_has_its_error() {
     let server = start();
     let kv = client(&server);
     run(async move {
@@ -115,12 +115,12 @@ fn each_failure_says_what_it_is() {
             .await
             .unwrap_err();
         assert_error(&error, "not done within 50ms: no reply", Execution::Unknown);
-        // Others go on.
+        // Other calls continue.
         assert_eq!(kv.fail(&9).await.unwrap(), 9);
     });
 }
 
-/// The runner of a channel is a task of the ordinary runtime of tokio.
+/// The runner of a channel is a task of an ordinary tokio runtime.
 #[test]
 fn a_runner_is_a_task() {
     let running = start();
@@ -136,7 +136,7 @@ fn a_runner_is_a_task() {
     });
 }
 
-/// Arguments that were written into the memory of the channel.
+/// Sends arguments that were written into the memory of the channel.
 #[test]
 fn an_item_is_sent_from_registered_memory() {
     let running = start();
@@ -190,7 +190,7 @@ fn data_are_kept_where_the_device_has_placed_them() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connecting_without_a_listener_fails() {
     let fabric = Fabric::new();
     let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let kv = Client::new(connect(&fabric.device(), address, ClientConfig::new()).unwrap());
@@ -206,7 +206,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_call_without_a_deadline_fails_where_nobody_listens() {
+fn a_call_without_a_deadline_fails_without_a_listener() {
     let fabric = Fabric::new();
     let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let config = ClientConfig::new().connect_timeout(Duration::from_millis(50));
@@ -221,7 +221,7 @@ fn a_call_without_a_deadline_fails_where_nobody_listens() {
 }
 
 #[test]
-fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
+fn a_fail_fast_call_fails_with_the_first_attempt() {
     let fabric = Fabric::new();
     let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let config = ClientConfig::new().connect_timeout(Duration::from_secs(3600));

@@ -18,7 +18,7 @@ use support::counting::Counting;
 use support::random::Rng;
 use support::{Store, run, run_within, until};
 
-/// Serves a service with a reply cache, on so many threads.
+/// Serves a service with a reply cache on this number of threads.
 async fn start<S: kv1::Service + Clone>(
     fabric: &Arc<Fabric>,
     threads: usize,
@@ -42,17 +42,17 @@ fn connect(fabric: &Arc<Fabric>, server: &RunningServers, config: ClientConfig) 
 }
 
 #[test]
-fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again() {
-    comes_again(1);
+fn a_retransmission_during_execution_gets_the_reply() {
+    assert_retransmission_is_answered(1);
 }
 
 /// The next connection is served by the other thread.
 #[test]
-fn a_call_that_comes_again_to_another_thread_is_answered_there() {
-    comes_again(2);
+fn a_retransmission_to_another_thread_gets_the_reply() {
+    assert_retransmission_is_answered(2);
 }
 
-fn comes_again(threads: usize) {
+fn assert_retransmission_is_answered(threads: usize) {
     run(async {
         let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
         let (cache, control) = (ReplyCache::default(), ServerControl::default());
@@ -81,8 +81,8 @@ fn comes_again(threads: usize) {
     });
 }
 
-/// A reply cache that knew clients by their addresses alone would answer the second client what the
-/// first one got, and execute nothing.
+/// A reply cache that identified clients only by their addresses would send the first client's
+/// reply to the second one, and execute nothing.
 #[test]
 fn two_clients_of_one_address_may_have_equal_xids() {
     run(async {
@@ -136,7 +136,7 @@ fn is_executed_once(threads: usize) {
     });
 }
 
-/// Limits within which each client always has calls that wait for room.
+/// Returns limits with which each client always has calls that wait for room.
 fn limited() -> ServerControl {
     ServerControl::new(ServerLimits::new().max_calls_per_connection(4))
 }

@@ -1,4 +1,4 @@
-//! The control of a server over RDMA: who may connect, and what its limits are.
+//! The control of a server over RDMA: which clients may connect, and the limits.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -22,7 +22,7 @@ fn client(server: &Running) -> Client<Channel> {
 }
 
 #[test]
-fn a_hook_decides_and_its_reason_is_told() {
+fn a_hook_rejects_with_its_reason() {
     run(async {
         let control = ServerControl::with_hook(ServerLimits::new(), |request| {
             assert_eq!(request.transport, "rdma");
@@ -33,7 +33,7 @@ fn a_hook_decides_and_its_reason_is_told() {
         });
         let server = start(&control);
         let call = client(&server).fail(&9).wait_for_connection(false).await;
-        // As much of it as there is room for in a rejection.
+        // The part of the reason that fits a rejection.
         let text = "can't connect: the server rejected the connection: \
                     not on the list of clients that may connect, nor on any ";
         assert_error(&call.unwrap_err(), text, Execution::NotExecuted);
@@ -67,7 +67,7 @@ fn connections_are_limited_over_both_transports_together() {
 }
 
 #[test]
-fn a_handler_that_never_ends_is_answered() {
+fn an_endless_handler_times_out() {
     run(async {
         let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
         let control = ServerControl::new(limits);
@@ -85,7 +85,7 @@ fn a_handler_that_never_ends_is_answered() {
 }
 
 #[test]
-fn calls_of_a_connection_wait_and_those_of_others_do_not() {
+fn a_busy_connection_does_not_delay_others() {
     run(async {
         let limits = ServerLimits::new().max_calls_per_connection(2);
         let control = ServerControl::new(limits);
@@ -117,10 +117,10 @@ fn calls_of_a_connection_wait_and_those_of_others_do_not() {
     });
 }
 
-/// The calls that wait for room go with their connection, and the place of one whose handler waits
-/// is free when the handler is done.
+/// Waiting calls end with their connection. The slot of a call whose handler waits becomes free
+/// when the handler ends.
 #[test]
-fn calls_of_a_client_that_is_gone_are_not_begun() {
+fn calls_of_a_lost_client_are_not_begun() {
     run(async {
         let limits = ServerLimits::new().max_calls_per_connection(1);
         let control = ServerControl::new(limits);

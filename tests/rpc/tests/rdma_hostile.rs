@@ -1,7 +1,7 @@
-//! Peers that mean harm, over RDMA: what they take, and what others notice of them.
+//! Hostile peers over RDMA: the resources that they take, and their effect on other clients.
 //!
-//! They speak iWARP over TCP (RFC 5040, 5041 and 5044) and RPC-over-RDMA Version One (RFC 8166) by
-//! hand: no device of ours would do what they do.
+//! The test implements iWARP over TCP (RFC 5040, 5041 and 5044) and RPC-over-RDMA Version One (RFC
+//! 8166) by hand: the devices of this crate do not behave in this way.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -16,13 +16,15 @@ use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_rpc_tests::kv::owned;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
-use support::attack::{self, CONNECTIONS, Heavy, MIB, RESULT, Served, Transport, hostile};
+use support::attack::{
+    self, AttackedRouter, CONNECTIONS, LargeResults, MIB, RESULT, Transport, hostile,
+};
 use support::tcp::{fail_call, put_call};
 use support::{key, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Registered memory of the server.
+/// The registered memory of the server.
 const MEMORY: usize = 32 * MIB;
 
 #[derive(Clone, Copy)]
@@ -36,10 +38,15 @@ fn device() -> IwarpDevice {
 }
 
 impl Transport for Iwarp {
-    // Connections have receives and queues beside the budget of their calls.
+    // Connections have receives and queues in addition to the budget of their calls.
     const FIXED: usize = MEMORY;
 
-    async fn serve(self, router: Served, control: ServerControl, bound: mpsc::Sender<SocketAddr>) {
+    async fn serve(
+        self,
+        router: AttackedRouter,
+        control: ServerControl,
+        bound: mpsc::Sender<SocketAddr>,
+    ) {
         let config = ServerConfig::new().memory(MEMORY).control(&control);
         let any = "127.0.0.1:0".parse().unwrap();
         let bound = |address| bound.send(address).unwrap();
@@ -63,8 +70,8 @@ fn attack<F: Future<Output = ()>>(
     attack::attack(Iwarp, limit, attacks, is_up);
 }
 
-/// Asks for a connection by MPA revision 1 without CRC and markers (RFC 5044, section 7.1), with the
-/// private data of RFC 8797. Returns whether the server accepts.
+/// Requests a connection with MPA revision 1 without CRC and markers (RFC 5044, section 7.1), and
+/// with the private data of RFC 8797. Returns true if the server accepts it.
 async fn set_up(stream: &mut TcpStream) -> bool {
     let private_data = [0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3];
     let mut request = b"MPA ID Req Frame".to_vec();
@@ -80,8 +87,8 @@ async fn set_up(stream: &mut TcpStream) -> bool {
     stream.read_exact(&mut private_data).await.is_ok() && !is_rejected
 }
 
-/// Returns a Send of one segment as an FPDU: the length, an untagged DDP segment of queue 0, and no
-/// CRC (RFC 5044, section 4; RFC 5041, section 4.2; RFC 5040, section 4.3).
+/// Returns a Send of one segment as an FPDU: the length, an untagged DDP segment of queue 0, and a
+/// zero CRC (RFC 5044, section 4; RFC 5041, section 4.2; RFC 5040, section 4.3).
 fn send(number: u32, message: &[u8]) -> Vec<u8> {
     let length = u16::try_from(18 + message.len()).unwrap();
     let mut fpdu = length.to_be_bytes().to_vec();
@@ -105,7 +112,7 @@ fn message(call: &[u8], lists: &[u32]) -> Vec<u8> {
 /// No chunks.
 const NONE: [u32; 3] = [0; 3];
 
-/// A connection whose peer does as it likes after its first call.
+/// A connection whose peer sends arbitrary data after its first call.
 async fn established(server: SocketAddr) -> Option<TcpStream> {
     let mut stream = hostile(server).await;
     if !set_up(&mut stream).await {
@@ -124,7 +131,7 @@ async fn established(server: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Opens all connections, and sends so many calls on each.
+/// Opens all connections, and sends this number of calls on each.
 async fn flood(server: SocketAddr, count: u32, call: impl Fn(u32) -> Vec<u8>) {
     let mut open = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -141,7 +148,7 @@ async fn flood(server: SocketAddr, count: u32, call: impl Fn(u32) -> Vec<u8>) {
     std::future::pending().await
 }
 
-/// Opens 1,000 connections each time: 10,000 in all. As many as the server accepts stay open.
+/// Opens 1,000 connections each time, 10,000 in total. Those that the server accepts stay open.
 async fn connect_often(server: SocketAddr) {
     let mut open = Vec::new();
     for count in 1..=1000 {
@@ -150,7 +157,7 @@ async fn connect_often(server: SocketAddr) {
             open.push(stream);
         }
         if count % 10 == 0 {
-            // The other end of these connections has the same processors.
+            // The other end of these connections shares the processors.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -165,21 +172,21 @@ fn many_connections() {
     });
 }
 
-/// Sends calls whose argument is to be read from memory that never answers.
+/// Sends calls whose argument must be read from memory that never responds.
 async fn send_half(server: SocketAddr) {
     flood(server, 24, |number| {
         let mut call = put_call(number, b'a');
         let position = u32::try_from(call.len()).unwrap();
         call.truncate(call.len() - 4);
         call.extend(u32::to_be_bytes(1 << 20));
-        // One Read segment of 1 MiB behind the length of the value.
+        // One Read segment of 1 MiB, after the length of the value.
         message(&call, &[1, position, 7, 1 << 20, 0, 0, 0, 0, 0])
     })
     .await;
 }
 
 #[test]
-fn calls_that_do_not_arrive_leave_memory_to_others() {
+fn incomplete_calls_leave_memory_to_others() {
     let limits = ServerLimits::new()
         .max_connections_per_peer(CONNECTIONS)
         .max_bytes_per_peer(8 * MIB);
@@ -191,7 +198,7 @@ fn calls_that_do_not_arrive_leave_memory_to_others() {
             .enable_all()
             .build()
             .unwrap();
-        let router = Router::new().add_service(kv1::serve(Heavy));
+        let router = Router::new().add_service(kv1::serve(LargeResults));
         runtime.block_on(Iwarp.serve(router, controlled, bound));
     });
     let address = address.recv().unwrap();

@@ -1,5 +1,5 @@
-//! Calls under a security flavor with contexts, sequence numbers, signed headers, and arguments and
-//! results that are encrypted: what RPCSEC_GSS does (RFC 2203), with toy ciphers.
+//! Calls with a security flavor that has contexts, sequence numbers, signed headers, and encrypted
+//! arguments and results, like RPCSEC_GSS (RFC 2203), but with toy ciphers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -27,7 +27,7 @@ use support::{Store, assert_error, found, key, put, run, until};
 use tokio::net::{TcpListener, TcpStream};
 
 const FLAVOR: u32 = 0x7261;
-/// What both ends know.
+/// The shared secret of both ends.
 const SECRET: u64 = 0x5eed;
 
 fn sign(secret: u64, parts: &[&[u8]]) -> Vec<u8> {
@@ -85,7 +85,7 @@ impl ClientSecurity for Context {
     }
 }
 
-/// A call, with the sequence numbers under which it was sent.
+/// A call, with the sequence numbers of its transmissions.
 #[derive(Debug)]
 struct Sealed {
     context: u32,
@@ -128,14 +128,14 @@ impl CallSecurity for Sealed {
     }
 }
 
-/// The server's end: its contexts, and what it has seen.
+/// The server's end: its contexts, and the calls that it has received.
 #[derive(Clone, Debug, Default)]
-struct Guard(Arc<Mutex<Seen>>);
+struct Guard(Arc<Mutex<GuardState>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct GuardState {
     contexts: u32,
-    /// Contexts, with the sequence numbers of their calls.
+    /// The contexts, with the sequence numbers of their calls.
     calls: HashSet<(u32, u32)>,
 }
 
@@ -262,14 +262,14 @@ fn protected_calls_are_served() {
                 let value = found(kv.get(&key("a")).await.unwrap());
                 assert_eq!(value.map(Item::into_shared).unwrap().as_bytes(), [7; 5000]);
                 assert_eq!(kv.fail(&5).await.unwrap(), 1000 + number);
-                // The reply of a call that fails is protected, too.
+                // The reply of a failed call is protected, too.
                 let error = kv.fail(&1).await.unwrap_err();
                 assert_error(&error, "the server failed", Execution::Unknown);
                 let error = kv.fail(&2).await.unwrap_err();
                 let text = "the server does not offer the procedure";
                 assert_error(&error, text, Execution::NotExecuted);
             }
-            // Calls without protection are served as before.
+            // Calls without protection are still served.
             let kv = Client::new(channel.clone());
             assert_eq!(kv.fail(&9).await.unwrap(), 9);
             assert_eq!(store.puts.load(Relaxed), 2);
@@ -278,7 +278,7 @@ fn protected_calls_are_served() {
 }
 
 #[test]
-fn what_is_not_as_signed_is_refused() {
+fn tampered_messages_are_rejected() {
     run(async {
         for (channel, store) in both().await {
             let context = establish(&channel).await;
@@ -301,9 +301,9 @@ fn what_is_not_as_signed_is_refused() {
     });
 }
 
-/// A call that is sent again has another sequence number, and is executed once.
+/// A retransmitted call has another sequence number, and is executed once.
 #[test]
-fn a_call_that_comes_again_is_executed_once() {
+fn a_retransmitted_call_is_executed_once() {
     run(async {
         let store = Arc::new(Store::default());
         let server = tcp::Server::bind("127.0.0.1:0", router(&store))
@@ -325,7 +325,7 @@ fn a_call_that_comes_again_is_executed_once() {
             message.extend_from_slice(&body.to_vec());
             send_record(&mut raw, &message).await;
             replies.push(read_record(&mut raw).await);
-            // One with the same number is dropped.
+            // A call with the same sequence number is dropped.
             send_record(&mut raw, &message).await;
         }
         assert_eq!(store.puts.load(Relaxed), 1);
@@ -337,9 +337,9 @@ fn a_call_that_comes_again_is_executed_once() {
     });
 }
 
-/// A client whose connection is lost sends its call again, under another number.
+/// A client whose connection is lost retransmits its call with another sequence number.
 #[test]
-fn a_call_is_sealed_each_time_that_it_is_sent() {
+fn each_transmission_is_sealed() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -354,7 +354,7 @@ fn a_call_is_sealed_each_time_that_it_is_sent() {
         assert_eq!(before[..36], after[..36]);
         assert_eq!((word(&before, 9), word(&after, 9)), (0, 1));
         assert_ne!(before[48..], after[48..], "the arguments");
-        // The reply to the first is as good.
+        // The reply to the first transmission is accepted, too.
         let mut reply = [word(&after, 0), 1, 0].map(u32::to_be_bytes).concat();
         reply.extend(opaque_auth(&verifier(0).body));
         reply.extend([0; 4]);
@@ -366,7 +366,7 @@ fn a_call_is_sealed_each_time_that_it_is_sent() {
 }
 
 #[test]
-fn calls_that_cannot_be_protected_are_not_sent() {
+fn unprotectable_calls_are_not_sent() {
     run(async {
         for (channel, store) in both().await {
             let context = establish(&channel).await;
@@ -377,7 +377,7 @@ fn calls_that_cannot_be_protected_are_not_sent() {
             assert!(error.to_string().contains(text), "{error}");
             assert_eq!(store.fails.load(Relaxed), 0);
         }
-        // RDMA carries none.
+        // RDMA does not support protected calls.
         let store = Arc::new(Store::default());
         let (fabric, served) = (Fabric::new(), store.clone());
         let address = "127.0.0.1:0".parse().unwrap();

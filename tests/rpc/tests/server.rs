@@ -18,13 +18,13 @@ use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
 use support::{Store, assert_error, run, until};
 
 /// A store over RDMA and over TCP.
-struct Both {
+struct TestServer {
     fabric: Arc<Fabric>,
     store: Arc<Store>,
     server: RunningServers,
 }
 
-impl Both {
+impl TestServer {
     async fn start(control: &ServerControl) -> Self {
         let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
         let server = server(&store)
@@ -62,15 +62,15 @@ fn server(store: &Arc<Store>) -> ServerBuilder<(kv1::Server<Arc<Store>>, ())> {
 }
 
 #[test]
-fn all_addresses_offer_the_same_and_share_the_limits() {
+fn all_addresses_share_services_and_limits() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(2));
-        let both = Both::start(&control).await;
-        let (rdma, tcp) = (both.over_rdma(), both.over_tcp().await);
+        let server = TestServer::start(&control).await;
+        let (rdma, tcp) = (server.over_rdma(), server.over_tcp().await);
         assert_eq!(rdma.fail(&9).await.unwrap(), 9);
         assert_eq!(tcp.fail(&10).await.unwrap(), 10);
-        assert_eq!(both.store.fails.load(Relaxed), 2);
-        let third = both.over_rdma();
+        assert_eq!(server.store.fails.load(Relaxed), 2);
+        let third = server.over_rdma();
         let rejected = third.fail(&9).wait_for_connection(false).await;
         let text = "can't connect: the server rejected the connection: \
                     too many connections of the peer";
@@ -79,14 +79,14 @@ fn all_addresses_offer_the_same_and_share_the_limits() {
 }
 
 #[test]
-fn it_drains_at_all_addresses_at_once() {
+fn a_server_drains_at_all_addresses() {
     run(async {
-        let both = Both::start(&ServerControl::default()).await;
-        let calls = [both.over_rdma(), both.over_tcp().await]
+        let server = TestServer::start(&ServerControl::default()).await;
+        let calls = [server.over_rdma(), server.over_tcp().await]
             .map(|client| tokio::spawn(async move { client.fail(&8).await }));
-        let store = both.store.clone();
+        let store = server.store.clone();
         until(|| store.waiting.load(Relaxed) == 2).await;
-        let drained = tokio::spawn(both.server.drain());
+        let drained = tokio::spawn(server.server.drain());
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!drained.is_finished(), "calls wait for their handlers");
         store.go_on.notify_waiters();
@@ -98,7 +98,7 @@ fn it_drains_at_all_addresses_at_once() {
 }
 
 #[test]
-fn nothing_is_served_if_an_address_is_not_available() {
+fn an_unavailable_address_prevents_the_start() {
     run(async {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
@@ -107,7 +107,7 @@ fn nothing_is_served_if_an_address_is_not_available() {
         let server = |tcp| server(&store).rdma(&fabric.device(), rdma).tcp(tcp);
         let error = server(address).start().await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("{address}: ")), "{error}");
-        // The address over RDMA is free again, as soon as its thread has ended.
+        // The address over RDMA becomes free as soon as its thread has ended.
         while let Err(error) = server(any()).start().await {
             assert!(error.to_string().contains("in use"), "{error}");
             tokio::task::yield_now().await;
@@ -115,7 +115,7 @@ fn nothing_is_served_if_an_address_is_not_available() {
     });
 }
 
-/// Returns the processor time of the threads of this process with a name: how long each has run.
+/// Returns the processor time of this process's threads with a name.
 #[cfg(target_os = "linux")]
 fn processor_time(name: &str) -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
@@ -132,12 +132,12 @@ fn processor_time(name: &str) -> Duration {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_idle_server_takes_no_processor_time() {
+fn an_idle_server_uses_no_processor_time() {
     run(async {
-        let both = Both::start(&ServerControl::default()).await;
-        let client = both.over_rdma();
+        let server = TestServer::start(&ServerControl::default()).await;
+        let client = server.over_rdma();
         assert_eq!(client.fail(&9).await.unwrap(), 9);
-        // It looks for work for a shorter time after each sleep.
+        // After each sleep, the server polls for work for a shorter time.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = processor_time("rpcrdma-server");
         assert!(before > Duration::ZERO, "it has served");

@@ -25,7 +25,7 @@ async fn client(server: &Running) -> Client<Channel> {
 }
 
 #[test]
-fn results_are_what_the_service_returns() {
+fn the_results_of_the_service_are_returned() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let kv = client(&server).await;
@@ -64,7 +64,7 @@ fn many_tasks_share_a_connection() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connecting_without_a_listener_fails() {
     run(async {
         let free = TcpListener::bind("127.0.0.1:0")
             .await
@@ -94,7 +94,7 @@ fn nobody_listens() {
     });
 }
 
-/// Answers a call by a number, in fragments of one byte.
+/// Answers a call with a number, in fragments of one byte.
 async fn answer(stream: &mut TcpStream, call: &[u8], number: u32) {
     let words = [1, 0, 0, 0, 0, number].map(u32::to_be_bytes);
     let reply = [&call[..4], words.as_flattened()].concat();
@@ -105,7 +105,7 @@ async fn answer(stream: &mut TcpStream, call: &[u8], number: u32) {
 }
 
 #[test]
-fn a_lost_connection_comes_again_from_the_same_port_and_executes_no_call_twice() {
+fn a_reconnection_uses_the_same_port() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -113,7 +113,7 @@ fn a_lost_connection_comes_again_from_the_same_port_and_executes_no_call_twice()
         let (mut first, port) = listener.accept().await.unwrap();
         let kv = Client::new(connecting.await.unwrap());
 
-        // A call that is not idempotent is cut in the middle: nobody knows whether it was executed.
+        // A call that is not idempotent is interrupted: it is unknown whether it was executed.
         let put = kv.fail(&1).into_future();
         let again = kv
             .clone()
@@ -125,7 +125,7 @@ fn a_lost_connection_comes_again_from_the_same_port_and_executes_no_call_twice()
         let text = "the connection was lost: closed by the server";
         assert_error(&error, text, Execution::Unknown);
 
-        // One whose caller agreed is sent again, under the same number, from the same port.
+        // A call that may be repeated is retransmitted with the same XID, from the same port.
         let (mut second, same) = listener.accept().await.unwrap();
         assert_eq!(same, port);
         let call = read_record(&mut second).await;
@@ -137,7 +137,7 @@ fn a_lost_connection_comes_again_from_the_same_port_and_executes_no_call_twice()
 }
 
 #[test]
-fn a_server_that_closes_every_connection_is_not_connected_to_all_the_time() {
+fn reconnection_attempts_are_delayed() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -164,7 +164,7 @@ fn channel_of(address: &str) -> Channel {
 }
 
 #[test]
-fn a_server_that_is_back_is_found_again() {
+fn a_restarted_server_is_found_again() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let (kv, address) = (client(&server).await, server.address);
@@ -174,7 +174,7 @@ fn a_server_that_is_back_is_found_again() {
         let router = Router::new().add_service(kv1::serve(Store::default()));
         let call = tokio::spawn({
             let kv = kv.clone();
-            // The client may not know yet that the connection is gone: the call is idempotent.
+            // The client may not know yet that the connection is lost: the call is idempotent.
             async move { kv.get(&key("a")).await }
         });
         tokio::time::sleep(Duration::from_millis(150)).await;
@@ -213,7 +213,7 @@ fn a_channel_drains() {
 }
 
 #[test]
-fn limits_of_a_server_hold() {
+fn server_limits_are_enforced() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections(1));
         let server = serve_with(ServerConfig::new().max_record(1000), &control).await;
@@ -256,7 +256,7 @@ fn a_reply_that_is_too_long_ends_the_connection() {
 }
 
 #[test]
-fn rubbish_harms_nobody_else() {
+fn invalid_data_affect_no_other_client() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let kv = client(&server).await;
@@ -273,7 +273,7 @@ fn rubbish_harms_nobody_else() {
 }
 
 #[test]
-fn wrong_headers_are_answered_as_the_rfc_says() {
+fn invalid_headers_get_the_replies_of_the_rfc() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -315,7 +315,7 @@ fn wrong_headers_are_answered_as_the_rfc_says() {
 }
 
 #[test]
-fn a_call_that_comes_again_is_not_executed_again() {
+fn a_retransmitted_call_is_not_executed_again() {
     run(async {
         let server = serve(&ServerControl::default()).await;
         let call = put_call(7, b'a');
@@ -324,7 +324,7 @@ fn a_call_that_comes_again_is_not_executed_again() {
         let reply = exchange(&mut first, &call).await;
         assert_eq!(server.store.puts.load(Relaxed), 1);
 
-        // The same call on the same connection, and on the next one from the same port.
+        // The same call on the same connection, and on the next connection from the same port.
         assert_eq!(exchange(&mut first, &call).await, reply);
         first.shutdown().await.unwrap();
         let mut end = Vec::new();
@@ -334,7 +334,7 @@ fn a_call_that_comes_again_is_not_executed_again() {
         assert_eq!(exchange(&mut second, &call).await, reply);
         assert_eq!(server.store.puts.load(Relaxed), 1);
 
-        // Another number, or another caller, is another call.
+        // With another XID, or from another caller, it is another call.
         assert_eq!(
             exchange(&mut second, &put_call(8, b'a')).await[4..],
             reply[4..]
@@ -343,7 +343,7 @@ fn a_call_that_comes_again_is_not_executed_again() {
         assert_eq!(exchange(&mut elsewhere, &call).await, reply);
         assert_eq!(server.store.puts.load(Relaxed), 3);
 
-        // One that is idempotent is executed again.
+        // An idempotent call is executed again.
         let get = get_call(9, b'a');
         exchange(&mut second, &get).await;
         exchange(&mut second, &get).await;

@@ -45,7 +45,7 @@ impl Service for Numbered {
     }
 }
 
-/// A server on threads whose services have numbers, from zero.
+/// A server on threads whose services are numbered from zero.
 struct Threads<D> {
     device: D,
     server: RunningServers,
@@ -103,24 +103,24 @@ async fn go_in_turn<D: Device>(device: &D) {
     for number in (0..3).cycle().take(12) {
         let (kv, on) = server.connect().await;
         assert_eq!(on, number);
-        // A connection stays where it is.
+        // A connection stays on its thread.
         assert_eq!(kv.fail(&9).await.unwrap(), number);
     }
     server.server.drain().await.unwrap();
 }
 
 #[test]
-fn connections_go_to_the_threads_in_turn() {
+fn connections_are_assigned_in_turn() {
     run(async { go_in_turn(&Fabric::new().device()).await });
 }
 
 #[test]
-fn connections_of_other_processes_go_to_the_threads_in_turn() {
+fn connections_of_other_processes_are_assigned_in_turn() {
     run(async { go_in_turn(&IwarpDevice::new(IwarpConfig::default())).await });
 }
 
 #[test]
-fn the_thread_with_the_fewest_connections_gets_the_next_one() {
+fn the_least_loaded_thread_gets_the_next_connection() {
     run(async {
         let (fabric, fewest) = (Fabric::new(), ConnectionPlacement::FewestConnections);
         let server = Threads::start(&fabric.device(), 2, fewest).await;
@@ -130,7 +130,7 @@ fn the_thread_with_the_fewest_connections_gets_the_next_one() {
             assert_eq!(on, number);
             clients.push((kv, on));
         }
-        // Both of the second thread end, which the acceptor hears of a little later.
+        // Both connections of the second thread end, which the acceptor notices a little later.
         clients.retain(|(_, on)| *on == 0);
         let mut last = 0;
         for _ in 0..100 {
@@ -148,11 +148,11 @@ fn the_thread_with_the_fewest_connections_gets_the_next_one() {
 }
 
 #[test]
-fn a_function_of_the_peer_names_the_thread() {
+fn a_function_of_the_peer_selects_the_thread() {
     run(async {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();
-        // Numbers go round.
+        // Thread numbers are taken modulo the number of threads.
         let place = ConnectionPlacement::by_peer(move |peer| {
             assert!(peer.port() != 0);
             count.fetch_add(1, Relaxed);
@@ -167,7 +167,7 @@ fn a_function_of_the_peer_names_the_thread() {
 }
 
 #[test]
-fn threads_have_the_limits_together() {
+fn threads_share_the_limits() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(3));
         let device = Fabric::new().device();
@@ -190,7 +190,7 @@ fn threads_have_the_limits_together() {
 }
 
 #[test]
-fn all_threads_answer_what_they_have_before_the_server_ends() {
+fn all_threads_drain_before_the_server_ends() {
     run(async {
         let server =
             Threads::start(&Fabric::new().device(), 2, ConnectionPlacement::RoundRobin).await;

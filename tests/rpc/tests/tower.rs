@@ -46,7 +46,7 @@ fn calls_and_errors_pass_through_layers() {
 }
 
 #[test]
-fn a_layer_that_gives_up_a_call_does_not_know_whether_it_was_executed() {
+fn a_layer_timeout_leaves_the_execution_unknown() {
     run(async {
         let (channel, store) = channel();
         let service = ServiceBuilder::new()
@@ -61,9 +61,9 @@ fn a_layer_that_gives_up_a_call_does_not_know_whether_it_was_executed() {
     });
 }
 
-/// A buffer's errors have the channel's as their source.
+/// The errors of a tower buffer have the channel's errors as their source.
 #[test]
-fn an_error_of_a_layer_says_what_the_channel_knows() {
+fn a_layer_error_contains_the_channels_error() {
     /// A service that is never ready.
     #[derive(Clone)]
     struct Closed(CallError);
@@ -99,11 +99,11 @@ fn an_error_of_a_layer_says_what_the_channel_knows() {
 }
 
 #[test]
-fn a_layer_repeats_what_was_not_executed() {
+fn a_layer_repeats_unexecuted_calls() {
     #[derive(Clone)]
-    struct IfNotExecuted(u32);
+    struct RetryUnexecuted(u32);
 
-    impl Policy<Request, ReceivedMessage, CallError> for IfNotExecuted {
+    impl Policy<Request, ReceivedMessage, CallError> for RetryUnexecuted {
         type Future = std::future::Ready<()>;
 
         fn retry(
@@ -121,11 +121,11 @@ fn a_layer_repeats_what_was_not_executed() {
         }
     }
 
-    /// Fails each second time, before it passes a call on.
+    /// Fails every second time, before it passes a call on.
     #[derive(Clone)]
-    struct Unsteady(Channel, Arc<AtomicU32>);
+    struct FlakyService(Channel, Arc<AtomicU32>);
 
-    impl tower::Service<Request> for Unsteady {
+    impl tower::Service<Request> for FlakyService {
         type Response = ReceivedMessage;
         type Error = CallError;
         type Future = Pin<Box<dyn Future<Output = Result<ReceivedMessage, CallError>> + Send>>;
@@ -137,7 +137,7 @@ fn a_layer_repeats_what_was_not_executed() {
         fn call(&mut self, request: Request) -> Self::Future {
             if self.1.fetch_add(1, Relaxed).is_multiple_of(2) {
                 let kind = CallErrorKind::Shutdown;
-                let error = request.error("unsteady".into(), kind, Execution::NotExecuted);
+                let error = request.error("flaky".into(), kind, Execution::NotExecuted);
                 return Box::pin(std::future::ready(Err(error)));
             }
             Box::pin(tower::Service::call(&mut self.0, request))
@@ -146,10 +146,10 @@ fn a_layer_repeats_what_was_not_executed() {
 
     run(async {
         let (channel, store) = channel();
-        let unsteady = Unsteady(channel, Arc::default());
+        let flaky = FlakyService(channel, Arc::default());
         let service = ServiceBuilder::new()
-            .retry(IfNotExecuted(1))
-            .service(unsteady);
+            .retry(RetryUnexecuted(1))
+            .service(flaky);
         let kv = Client::new(TowerTransport::new("the store", service));
         for number in 100..120 {
             assert_eq!(kv.fail(&number).await.unwrap(), number);
@@ -159,7 +159,7 @@ fn a_layer_repeats_what_was_not_executed() {
 }
 
 #[test]
-fn a_call_that_waits_in_a_layer_is_begun_when_there_is_a_place() {
+fn a_call_waits_in_a_layer_for_a_slot() {
     run(async {
         let (channel, store) = channel();
         let service = ServiceBuilder::new().concurrency_limit(1).service(channel);

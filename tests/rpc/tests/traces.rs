@@ -1,4 +1,4 @@
-//! Handlers are in the trace of their caller, as far as a process reaches.
+//! Handlers belong to the trace of their caller, if both are in one process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -14,11 +14,11 @@ use tracing::{Instrument as _, Subscriber, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The path and the status of each span that has ended.
+/// Records the path and the status of each ended span.
 #[derive(Clone, Default)]
-struct Ended(Arc<Mutex<Vec<String>>>);
+struct SpanRecorder(Arc<Mutex<Vec<String>>>);
 
-/// The fields of a span that say who is called, and how it went.
+/// The fields of a span with the called procedure and the outcome.
 #[derive(Default)]
 struct Fields(Vec<String>);
 
@@ -30,7 +30,7 @@ impl Visit for Fields {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ended {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
@@ -54,8 +54,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ended {
 }
 
 #[test]
-fn a_handler_is_in_the_trace_of_its_caller() {
-    let ended = Ended::default();
+fn a_handler_joins_the_trace_of_its_caller() {
+    let ended = SpanRecorder::default();
     let subscriber = tracing_subscriber::registry().with(ended.clone());
     tracing::subscriber::with_default(subscriber, || {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,14 +1,14 @@
-//! The tutorial shows what is compiled here.
+//! Checks that the code in the tutorial is compiled here.
 
 const TUTORIAL: &str = include_str!("../../../docs/rpc.md");
 
-/// Returns the blocks of code of a page.
+/// Returns the code blocks of a page.
 fn blocks(page: &str) -> impl Iterator<Item = &str> {
     page.split("\n```").skip(1).step_by(2)
 }
 
 #[test]
-fn the_tutorial_shows_files_that_are_compiled() {
+fn the_tutorial_shows_compiled_files() {
     let files = [
         include_str!("../spec/kv.x"),
         include_str!("../spec/xdrgen.toml"),

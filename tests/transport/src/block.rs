@@ -27,7 +27,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, sum) ^ bytes.len() as u32
 }
 
-/// A service of the block. Clones are of the same block.
+/// A service of the block. Clones share the block.
 #[derive(Clone, Debug)]
 pub struct Block(Rc<State>);
 
@@ -55,17 +55,17 @@ impl Block {
         }))
     }
 
-    /// Returns how many calls the handlers have served.
+    /// Returns the number of served calls.
     pub fn served(&self) -> u64 {
         self.0.served.get()
     }
 
-    /// Takes what was written last, in the memory into which the device has placed it.
+    /// Takes the data of the last write, in the memory where the device placed it.
     pub fn take_last(&self) -> Option<SharedBytes> {
         self.0.last.take()
     }
 
-    /// Takes the connection of a client that has said that it serves CALLBACK.
+    /// Takes the connection of a client that has reported that it serves CALLBACK.
     pub fn take_ready(&self) -> Option<u64> {
         self.0.ready.borrow_mut().pop()
     }
@@ -124,7 +124,7 @@ impl block1::LocalService for Block {
     }
 }
 
-/// The service that clients carry, and how often it was called.
+/// The service of a client, and its number of calls.
 #[derive(Clone, Debug, Default)]
 pub struct Callback(Rc<Cell<u64>>);
 

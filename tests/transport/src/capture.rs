@@ -1,4 +1,4 @@
-//! A relay between two ends of TCP connections, which records what they send as a capture for
+//! A relay between two ends of TCP connections, which records their data as a capture for
 //! Wireshark.
 
 use std::io::{self, Read, Write};
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-/// The link type of packets that begin with the header of IP.
+/// The link type of packets that begin with the IP header.
 const LINKTYPE_RAW: u32 = 101;
-/// The most bytes of the stream in one packet.
+/// The maximum bytes of the stream in one packet.
 const SEGMENT: usize = 1 << 14;
 
 const FIN: u8 = 1;
@@ -35,7 +35,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts a capture with the handshake of TCP.
+    /// Starts a capture with the TCP handshake.
     fn new(server_port: u16) -> Self {
         let mut file = Vec::new();
         for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 1 << 16, LINKTYPE_RAW] {
@@ -108,7 +108,7 @@ impl Capture {
 /// Relays one connection to a server, and returns the address for its client.
 ///
 /// # Errors
-/// Fails if there is no address to listen at.
+/// Fails if the relay cannot listen.
 pub fn relay(server: SocketAddr) -> io::Result<(SocketAddr, Arc<Mutex<Capture>>)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! The devices for tests: the software fabric, and the device that the environment names.
+//! The devices for tests: the software fabric, iWARP over TCP, and the device in the environment.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub trait DeviceSource {
     /// Opens the device with its own protection domain.
     fn open(&self) -> Self::Device;
 
-    /// Opens the device of a server, which may be another.
+    /// Opens the server's device, which may be another one.
     fn open_server(&self) -> Self::Device {
         self.open()
     }
@@ -23,7 +23,7 @@ pub trait DeviceSource {
     /// Returns the address for a server, with any port.
     fn address(&self) -> SocketAddr;
 
-    /// Whether the client's device answers while its driver is not turned.
+    /// Returns true if the client's device responds while its driver is not turned.
     fn answers_alone(&self) -> bool {
         true
     }
@@ -103,7 +103,7 @@ impl DeviceSource for Iwarp {
     }
 }
 
-/// The device that the environment names, and the device of the server if that is another.
+/// The device named in the environment, and the server's device if it is another one.
 #[derive(Debug)]
 pub struct Named {
     device: String,
@@ -148,7 +148,7 @@ impl DeviceSource for Named {
     }
 }
 
-/// Makes tests of functions that take a device source: one each on the software fabric, one over
+/// Generates tests from functions that take a device source: one on the software fabric, one over
 /// iWARP, and one on the named device.
 #[macro_export]
 macro_rules! on_every_device {

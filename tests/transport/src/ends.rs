@@ -1,4 +1,4 @@
-//! A client and a server, with a driver each, which a test turns.
+//! A client and a server with separate drivers, which a test turns.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::block1::{self, Client, Echo, Read, Write};
 use crate::device_source::DeviceSource;
 use crate::schema::{ReadArgs, Region};
 
-/// How long a test waits for what must happen.
+/// The timeout for events that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the server offers.
+/// The services of the server.
 pub type Programs = (block1::LocalServer<Block>, ());
 
 /// A client and a server.
@@ -37,7 +37,7 @@ pub struct Ends<D: Device = SoftwareDevice> {
 }
 
 impl Ends {
-    /// Creates both ends on a fabric of their own.
+    /// Creates both ends on a new fabric.
     pub fn new(client: Config, server: Config) -> Self {
         let fabric = Fabric::new();
         Self::on([fabric.device(), fabric.device()], client, server)
@@ -104,12 +104,12 @@ impl<D: Device> Ends<D> {
         self.half_turn(1);
     }
 
-    /// Returns what has happened at the client.
+    /// Returns the next event of the client.
     pub fn event(&mut self) -> Option<LocalEvent> {
         self.client.transport().poll_event(&mut self.near)
     }
 
-    /// Turns both ends until something happens at the client.
+    /// Turns both ends until the client has an event.
     pub fn next_event(&mut self) -> LocalEvent {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -121,7 +121,7 @@ impl<D: Device> Ends<D> {
         panic!("nothing happens");
     }
 
-    /// Turns both ends until a call has ended. The connection stays.
+    /// Turns both ends until a call has ended. The connection must not be lost.
     pub fn completed(&mut self) -> CompletedCall {
         loop {
             match self.next_event() {
@@ -132,7 +132,8 @@ impl<D: Device> Ends<D> {
         }
     }
 
-    /// Turns both ends until this call has ended, the only one, and hands its reply to a function.
+    /// Turns both ends until this call has ended, which is the only one, and passes its reply to a
+    /// function.
     pub fn finish<P: Method, R>(
         &mut self,
         call: &PendingCall<P>,
@@ -166,7 +167,7 @@ impl<D: Device> Ends<D> {
         self.client.read(&args).begin(&mut self.near).unwrap()
     }
 
-    /// Reads the beginning of the block, and returns it in the memory where it has arrived.
+    /// Reads the beginning of the block, and returns it in the memory where it was placed.
     pub fn read(&mut self, count: u32) -> SharedBytes {
         let call = self.begin_read(count);
         let bytes = self.finish(&call, |reply| reply.bytes.into_shared());
@@ -217,7 +218,7 @@ pub fn serve<D: Device>(
     LocalServer::bind(driver, address, config, router).unwrap()
 }
 
-/// Creates a client whose calls are sent again until they are answered.
+/// Creates a client whose calls are retransmitted until they are answered.
 pub fn connect<D: Device>(
     driver: &mut Driver<D>,
     server: SocketAddr,
@@ -227,7 +228,7 @@ pub fn connect<D: Device>(
     client(channel)
 }
 
-/// Creates a client on a channel, whose calls are sent again until they are answered.
+/// Creates a client on a channel, whose calls are retransmitted until they are answered.
 pub fn client<D: Device>(channel: LocalChannel<D>) -> Client<LocalChannel<D>> {
     Client::new(channel).with_options(CallOptions::DEFAULT.resend(Resend::Always))
 }
@@ -256,7 +257,7 @@ pub fn devices(fabric: &Arc<Fabric>) -> [SoftwareDevice; 2] {
     [fabric.device(), fabric.device()]
 }
 
-/// rtrext-02 with receive buffers of 4 KiB, and 64 KiB for bulk data.
+/// Returns settings of rtrext-02 with receive buffers of 4 KiB, and 64 KiB for bulk data.
 pub fn placing() -> RtrExtConfig {
     let head = BufferSegment {
         length: 4096,

@@ -1,5 +1,5 @@
-//! Both ends of the RDMA transport on one thread, with a typed client and a service, for the tests
-//! of the transport: on the software fabric, and on the device that the environment names.
+//! Both ends of the RDMA transport on one thread, with a typed client and a service, for the
+//! transport tests on the software fabric and on the device named in the environment.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,

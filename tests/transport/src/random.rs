@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats.
+//! Random numbers that a seed reproduces.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ fn variable(name: &str) -> Option<u64> {
     Some(value.parse().expect("a number"))
 }
 
-/// Returns the seed of a test and when it ends: the variables `RPCRDMA_SOAK_SEED`, else a number of
-/// the system, which is printed, and `RPCRDMA_SOAK_SECONDS`, else 3.
+/// Returns the seed of a test and its end time: `RPCRDMA_SOAK_SEED`, or else a number from the
+/// system, which is printed; and `RPCRDMA_SOAK_SECONDS`, or else 3.
 pub fn begin() -> (u64, Instant) {
     let seed = variable("RPCRDMA_SOAK_SEED");
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));

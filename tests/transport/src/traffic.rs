@@ -1,4 +1,4 @@
-//! Random calls of all kinds: clients begin, cancel and end them, and a server calls back.
+//! Random calls of all kinds: clients begin, cancel and finish calls, and a server calls back.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::schema::{ReadArgs, Region};
 /// The time without progress after which a test counts as stuck.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A call, and what it must return.
+/// A call, and its expected result.
 #[derive(Debug)]
 pub struct Open {
     pub call: Pending,
@@ -37,7 +37,7 @@ pub enum Pending {
     Ready(PendingCall<Ready>),
     /// Returns the same bytes.
     Echo(PendingCall<Echo>, Vec<u8>),
-    /// Returns so many bytes of the block.
+    /// Returns this number of bytes of the block.
     Read(PendingCall<Read>, u32),
     /// Returns the checksum of the bytes.
     Write(PendingCall<Write>, Vec<u8>),
@@ -85,7 +85,7 @@ impl Pending {
     }
 }
 
-/// Counts of what happened.
+/// The counts of events.
 #[derive(Default, Debug)]
 pub struct Tally {
     pub answered: u64,
@@ -96,7 +96,7 @@ pub struct Tally {
     pub called_back: u64,
 }
 
-/// Timeouts for tests: lost connections are established again at once.
+/// Sets timeouts for tests: lost connections are established again at once.
 pub fn quick(config: Config) -> Config {
     Config {
         reconnect_delay: 200,
@@ -152,7 +152,7 @@ impl<D: Device> Caller<D> {
         }
     }
 
-    /// Begins, cancels or continues something.
+    /// Begins or cancels a call, or continues.
     pub fn step(&mut self) {
         match self.random.below(64) {
             0..=23 => self.begin(),
@@ -189,7 +189,7 @@ impl<D: Device> Caller<D> {
         });
         let call = match self.begin_one(&client) {
             Ok(call) => call,
-            // Calls that were given up keep their slots until they are answered.
+            // Cancelled calls keep their slots until they are answered.
             Err(error) if is_full(&error) => return,
             Err(error) => panic!("with {} open: {error}", self.open.len()),
         };
@@ -247,7 +247,7 @@ impl<D: Device> Caller<D> {
         let at = self.random.below(self.open.len() as u64) as usize;
         let open = self.open.values_mut().nth(at).unwrap();
         let (channel, driver) = (self.client.transport(), &mut self.driver);
-        // A call that has ended, but was not reported yet, keeps its result.
+        // A call that has ended but was not reported yet keeps its result.
         open.is_cancelled |= match &open.call {
             Pending::Null(call) => channel.cancel(driver, call),
             Pending::Ready(call) => channel.cancel(driver, call),
@@ -257,7 +257,7 @@ impl<D: Device> Caller<D> {
         };
     }
 
-    /// Takes what has happened.
+    /// Processes the events.
     pub fn take(&mut self) {
         while let Some(event) = self.client.transport().poll_event(&mut self.driver) {
             match event {
@@ -289,7 +289,7 @@ impl<D: Device> Caller<D> {
         }
     }
 
-    /// Fails if calls are open and nothing has ended for long.
+    /// Fails if calls are open and none has ended for a long time.
     pub fn assert_moving(&self) {
         let id = self.client.transport().id();
         let session = self.driver.session(id).map(|session| {
@@ -304,7 +304,7 @@ impl<D: Device> Caller<D> {
         );
     }
 
-    /// Drops the client with everything that it has begun.
+    /// Drops the client with all its calls.
     pub fn end(self) -> Tally {
         let dropped = self.open.len() as u64;
         drop((self.client, self.driver, self.open));
@@ -316,7 +316,7 @@ impl<D: Device> Caller<D> {
     }
 }
 
-/// Returns why the engine has ended a call, if it has.
+/// Returns the reason why the engine has ended a call, if it has.
 pub fn failure(error: &CallError) -> Option<CallFailure> {
     match error.kind() {
         CallErrorKind::Transport(cause) | CallErrorKind::Connect(cause) => {
@@ -343,11 +343,11 @@ pub struct Host<D: Device> {
     pub block: Block,
     pub driver: Driver<D>,
     pub budget: Budget,
-    /// How many backward calls were begun.
+    /// The number of backward calls begun.
     pub begun: u64,
-    /// How many of them have ended.
+    /// The number of backward calls that have ended.
     pub ended: u64,
-    /// The clients that were called, by the numbers of their connections.
+    /// The called clients, by the numbers of their connections.
     called: HashMap<u64, CalledBack<D>>,
 }
 
@@ -357,7 +357,7 @@ struct CalledBack<D: Device> {
     calls: HashMap<u32, PendingCall<callback1::Echo>>,
 }
 
-/// What a backward call sends, and its client returns.
+/// The argument of a backward call, which its client returns.
 const BACKWARD: &[u8] = &[1; 64];
 
 impl<D: Device> CalledBack<D> {
@@ -368,7 +368,7 @@ impl<D: Device> CalledBack<D> {
         }
     }
 
-    /// Begins a call; not if the connection is gone.
+    /// Begins a call. Returns false if the connection is lost.
     fn begin(&mut self, driver: &mut Driver<D>) -> bool {
         let call = self.client.echo(&BACKWARD);
         let limits = ReplyLimits::new(Some(4 + BACKWARD.len() as u64));
@@ -378,7 +378,7 @@ impl<D: Device> CalledBack<D> {
         begun.is_some()
     }
 
-    /// Takes calls that have ended. Returns how many, and whether the connection is gone.
+    /// Processes ended calls. Returns their number, and whether the connection is lost.
     fn take(&mut self, driver: &mut Driver<D>) -> (u64, bool) {
         let channel = self.client.transport();
         let mut ended = 0;
@@ -439,7 +439,7 @@ impl<D: Device> Host<D> {
         }
     }
 
-    /// Calls a client, if it is there.
+    /// Calls a client, if it is connected.
     fn call_back(&mut self, connection: u64) {
         if let Some(channel) = self.server.caller(connection) {
             let called = self.called.entry(connection);
@@ -448,7 +448,7 @@ impl<D: Device> Host<D> {
         }
     }
 
-    /// Takes backward calls that have ended.
+    /// Processes ended backward calls.
     fn take(&mut self) {
         self.called.retain(|_, called| {
             let (ended, is_gone) = called.take(&mut self.driver);

@@ -17,7 +17,7 @@ use rpcrdma_verbs::LocalEvent;
 use rpcrdma_verbs::driver::ConnectionCounters;
 use rpcrdma_verbs::memory::Frozen;
 
-/// The number of RPCs until all allocations have grown, and the number that are counted.
+/// The number of RPCs until all allocations have grown, and the number of measured RPCs.
 const WARM: u32 = 200;
 const COUNTED: u32 = 200;
 
@@ -34,7 +34,7 @@ fn long_echo(ends: &mut Ends) {
     ends.echo(&bytes()[..16_380]);
 }
 
-/// An argument that the server reads.
+/// An argument that the server fetches by RDMA Read.
 fn write(count: usize) -> impl Fn(&mut Ends) {
     move |ends| {
         let mut buf = ends.near.pool().take(count as u32).unwrap();
@@ -48,7 +48,7 @@ fn write(count: usize) -> impl Fn(&mut Ends) {
     }
 }
 
-/// A result that the server writes into the client's memory.
+/// A result that the server places by RDMA Write.
 fn read(count: u32) -> impl Fn(&mut Ends) {
     move |ends| {
         let call = ends.begin_read(count);
@@ -107,7 +107,7 @@ fn inline_rpcs_allocate_nothing() {
 }
 
 #[test]
-fn arguments_apart_are_neither_copied_nor_allocated_for() {
+fn reduced_arguments_are_not_copied() {
     for mut ends in all_ends() {
         let mut copied = Vec::new();
         for bytes in [20_000, 100_000] {
@@ -131,7 +131,7 @@ fn arguments_apart_are_neither_copied_nor_allocated_for() {
 }
 
 #[test]
-fn results_apart_are_neither_copied_nor_allocated_for() {
+fn reduced_results_are_not_copied() {
     for mut ends in all_ends() {
         let mut copied = Vec::new();
         for bytes in [20_000, 100_000] {
@@ -156,9 +156,9 @@ fn results_apart_are_neither_copied_nor_allocated_for() {
 
 /// Placed data, and messages in several transmissions (rtrext-02).
 #[test]
-fn transmissions_are_not_allocated_for_and_placed_data_are_not_copied() {
+fn transmissions_allocate_and_copy_nothing() {
     type Rpc = Box<dyn Fn(&mut Ends)>;
-    // The list of the items of a call is allocated.
+    // The list of a call's items is allocated.
     let rpcs: [(&str, Rpc, bool, u64); 3] = [
         ("argument", Box::new(write(1 << 16)), true, 1),
         ("result", Box::new(read(1 << 16)), true, 0),
@@ -183,9 +183,9 @@ fn transmissions_are_not_allocated_for_and_placed_data_are_not_copied() {
     }
 }
 
-/// Many calls at once cost no more: requests are posted together, and few are signaled.
+/// Many concurrent calls cost no more: requests are posted together, and few are signaled.
 #[test]
-fn many_at_once_allocate_nothing() {
+fn concurrent_calls_allocate_nothing() {
     for mut ends in all_ends() {
         let burst = |ends: &mut Ends| {
             for _ in 0..16 {

@@ -20,8 +20,7 @@ const CREDITS: u16 = 32;
 /// The page size in bytes of the machines that run this test.
 const PAGE: usize = 4096;
 
-/// Returns the bytes of this process that are resident, or `None` if the system does not report
-/// them.
+/// Returns the resident bytes of this process, or `None` if the system does not report them.
 fn resident() -> Option<usize> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     pages
@@ -35,15 +34,15 @@ fn resident() -> Option<usize> {
 /// The memory of one end of a connection.
 #[derive(Debug)]
 struct Bytes {
-    /// Registered memory of the larger end.
+    /// The registered memory of the larger end.
     registered: usize,
-    /// Allocated memory, including registered memory: half of that of both ends.
+    /// The allocated memory, including registered memory: half of that of both ends.
     allocated: usize,
-    /// Resident memory, as the system reports it.
+    /// The resident memory, as reported by the system.
     resident: Option<usize>,
 }
 
-/// Measures the memory of each end after each of several connections has had several calls at once.
+/// Measures the memory per end, after each of several connections had several concurrent calls.
 fn bytes_per_end(
     (connections, calls): (usize, u16),
     client: &Config,
@@ -86,7 +85,7 @@ fn bytes_per_end(
     }
 }
 
-/// Makes calls of all clients at once.
+/// Makes concurrent calls of all clients.
 fn call_all(
     clients: &[Client<LocalChannel<SoftwareDevice>>],
     calls: u16,
@@ -120,7 +119,7 @@ fn call_all(
     }
 }
 
-/// 32 credits, no backward calls, and few segments in each call.
+/// Returns settings with 32 credits, no backward calls, and few segments in each call.
 fn settings() -> (Config, Config) {
     let limits = ChunkLimits {
         max_segments: 8,
@@ -149,7 +148,7 @@ fn settings() -> (Config, Config) {
     (client, server)
 }
 
-/// Measures one end of each of a thousand connections after several calls at once on each.
+/// Measures the memory per end of a thousand connections, after several concurrent calls on each.
 fn thousand(what: &str, calls: u16, shared: Option<u32>) -> Bytes {
     let (client, server) = settings();
     let bytes = bytes_per_end((1000, calls), &client, server, shared);
@@ -184,7 +183,7 @@ fn a_thousand_connections_are_small() {
 }
 
 #[test]
-fn a_thousand_connections_that_share_their_receives_are_smaller() {
+fn a_thousand_connections_with_shared_receives_are_smaller() {
     let idle = thousand("idle, receives shared", 1, Some(1024));
     assert!(idle.allocated < 32 << 10, "{idle:?}");
     let busy = thousand(

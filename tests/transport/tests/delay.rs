@@ -1,4 +1,4 @@
-//! Calls over a fabric with a delay. Each end sleeps in its own thread.
+//! Calls over a fabric with a delay. Each end sleeps in a separate thread.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use rpcrdma_verbs::{LocalChannel, LocalEvent};
 type Channel = LocalChannel<SoftwareDevice>;
 
 const DELAY: Duration = Duration::from_millis(1);
-/// The maximum time that an end sleeps, so long that a call that waits for it is noticed.
+/// The maximum sleep of an end. It is long, so that a call that waits for it is noticed.
 const NAP: Duration = Duration::from_secs(30);
 
 /// Serves on a thread. Returns the address.
@@ -61,9 +61,9 @@ fn answered<P: Method>(
     }
 }
 
-/// `wait` does not sleep over events that came about without a turn.
+/// `wait` does not sleep while there are events that occurred without a turn.
 #[test]
-fn what_was_flushed_is_told_before_anybody_sleeps() {
+fn flushed_calls_are_reported_before_sleeping() {
     let fabric = Fabric::new();
     let address = serve(fabric.device());
     let mut driver = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
@@ -76,7 +76,7 @@ fn what_was_flushed_is_told_before_anybody_sleeps() {
     let channel = client.transport();
     answered(&mut driver, channel, client.null());
     let began = Instant::now();
-    // Its reply needs more segments than there are.
+    // The reply needs more segments than are available.
     let limits = ReplyLimits::new(Some(1 << 20));
     let call = client.null().reply_limits(limits);
     let call = call.begin(&mut driver).unwrap();
@@ -89,7 +89,7 @@ fn what_was_flushed_is_told_before_anybody_sleeps() {
     result.expect("its end").unwrap_err();
 }
 
-/// Replies are sent when they are made, whenever their driver is turned next.
+/// Replies are sent when they are made, before the next turn of their driver.
 #[test]
 fn replies_do_not_wait_for_a_turn() {
     let mut ends = Ends::new(Config::client(), Config::server());
@@ -114,7 +114,7 @@ fn replies_do_not_wait_for_a_turn() {
 }
 
 #[test]
-fn who_sleeps_is_woken_and_calls_take_their_round_trips() {
+fn calls_take_their_round_trips() {
     let fabric = Fabric::with_delay(DELAY);
     let address = serve(fabric.device());
     let mut driver = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();

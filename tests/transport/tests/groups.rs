@@ -19,11 +19,11 @@ use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
 
-/// What both ends have done.
+/// The operations of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     sends: u64,
-    /// RDMA Reads and Writes.
+    /// The RDMA Reads and Writes.
     moves: u64,
     exposures: u64,
     copied: u64,
@@ -51,7 +51,7 @@ fn total<D: Device>(ends: &Ends<D>) -> Cost {
     total
 }
 
-/// Returns what both ends do for a call.
+/// Returns the operations of both ends for a call.
 fn cost<D: Device, R>(ends: &mut Ends<D>, call: impl FnOnce(&mut Ends<D>) -> R) -> (Cost, R) {
     let before = total(ends);
     let result = call(ends);
@@ -65,8 +65,8 @@ fn cost<D: Device, R>(ends: &mut Ends<D>, call: impl FnOnce(&mut Ends<D>) -> R) 
     (cost, result)
 }
 
-/// Creates both ends. What they advertise applies from the third call on: the advertisement returns
-/// its credit with the second reply.
+/// Creates both ends. Advertised properties apply from the third call on: the credit of the
+/// advertisement returns with the second reply.
 fn ends<D: Device>(
     source: &impl DeviceSource<Device = D>,
     client: Config,
@@ -84,7 +84,7 @@ fn both<D: Device>(source: &impl DeviceSource<Device = D>, rtr: RtrExtConfig) ->
     ends(source, client.with_rtr(rtr), server.with_rtr(rtr))
 }
 
-/// One message each way, no chunks, and what is copied are the RPC messages alone.
+/// Asserts one message each way, no chunks, and no copies except those of the RPC messages.
 fn assert_placed(cost: Cost) {
     let Cost { copied, .. } = cost;
     let expected = Cost {
@@ -97,7 +97,7 @@ fn assert_placed(cost: Cost) {
 }
 
 // spec: rtr-3.3-b, rtr-7.2-c
-fn reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed(source: &impl DeviceSource) {
+fn reads_and_writes_need_no_exposed_memory(source: &impl DeviceSource) {
     let mut ends = both(source, placing());
     for seed in 0..10 {
         let bytes = &block::bytes()[seed..][..65_536];
@@ -112,13 +112,13 @@ fn reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed(source: &
     }
 }
 
-fn long_messages_take_one_message_each_way_where_they_fit(source: &impl DeviceSource) {
+fn long_messages_take_one_message_if_they_fit(source: &impl DeviceSource) {
     let mut ends = both(source, placing());
     let (cost, ()) = cost(&mut ends, |ends| ends.echo(&block::bytes()[..16_384]));
     assert_eq!((cost.sends, cost.moves, cost.exposures), (2, 0, 0));
 }
 
-fn long_messages_go_in_several_transmissions(source: &impl DeviceSource) {
+fn long_messages_use_several_transmissions(source: &impl DeviceSource) {
     let bytes = &block::bytes()[..16_380];
     let mut several = both(source, RtrExtConfig::ALL);
     for _ in 0..20 {
@@ -130,13 +130,13 @@ fn long_messages_go_in_several_transmissions(source: &impl DeviceSource) {
             "4 KiB each"
         );
     }
-    // Without the extension the call is read, and the reply written.
+    // Without the extension, the call is transferred by RDMA Read, and the reply by RDMA Write.
     let mut chunks = ends(source, Config::client(), Config::server());
     let (cost, ()) = cost(&mut chunks, |ends| ends.echo(bytes));
     assert_eq!((cost.sends, cost.moves, cost.exposures), (2, 2, 2));
 }
 
-fn messages_of_all_sizes_arrive_whole(source: &impl DeviceSource) {
+fn messages_of_all_sizes_arrive_intact(source: &impl DeviceSource) {
     let by_choice = RtrExtConfig {
         placement: ResultPlacement::Choice,
         preference: MethodPreference::Groups,
@@ -165,8 +165,8 @@ fn messages_of_all_sizes_arrive_whole(source: &impl DeviceSource) {
     }
 }
 
-/// Two results of one reply, each in memory of its own or inline.
-fn results_of_one_reply_are_told_apart(source: &impl DeviceSource) {
+/// Two results of one reply, each in separate memory or inline.
+fn results_of_one_reply_are_distinguished(source: &impl DeviceSource) {
     for placement in [
         ResultPlacement::Cheaper,
         ResultPlacement::Explicit,
@@ -206,7 +206,7 @@ fn results_of_one_reply_are_told_apart(source: &impl DeviceSource) {
     }
 }
 
-fn a_peer_without_it_is_served_as_ever(source: &impl DeviceSource) {
+fn a_peer_without_the_extension_is_served(source: &impl DeviceSource) {
     let probing = RtrExtConfig {
         probe: true,
         ..placing()
@@ -224,7 +224,7 @@ fn a_peer_without_it_is_served_as_ever(source: &impl DeviceSource) {
     }
 }
 
-fn structures_that_the_device_does_not_take_are_refused(source: &impl DeviceSource) {
+fn structures_beyond_the_device_limits_are_rejected(source: &impl DeviceSource) {
     let mut driver = Driver::new(&source.open(), &Budget::new(1 << 24), 256).unwrap();
     let address = source.address();
     let with = |segments: &[BufferSegment]| {
@@ -256,11 +256,11 @@ fn structures_that_the_device_does_not_take_are_refused(source: &impl DeviceSour
 }
 
 on_every_device!(
-    reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed,
-    long_messages_take_one_message_each_way_where_they_fit,
-    long_messages_go_in_several_transmissions,
-    messages_of_all_sizes_arrive_whole,
-    results_of_one_reply_are_told_apart,
-    a_peer_without_it_is_served_as_ever,
-    structures_that_the_device_does_not_take_are_refused,
+    reads_and_writes_need_no_exposed_memory,
+    long_messages_take_one_message_if_they_fit,
+    long_messages_use_several_transmissions,
+    messages_of_all_sizes_arrive_intact,
+    results_of_one_reply_are_distinguished,
+    a_peer_without_the_extension_is_served,
+    structures_beyond_the_device_limits_are_rejected,
 );

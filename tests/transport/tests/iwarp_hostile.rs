@@ -1,5 +1,5 @@
-//! Peers over TCP that do not keep to iWARP: each loses its connection, at the latest after the
-//! time for the setup, with the Terminate that names its error; and the server serves others.
+//! Peers over TCP that violate iWARP: each loses its connection, at the latest after the setup
+//! timeout, with a Terminate that names its error. The server continues to serve others.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -20,16 +20,16 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 
-/// The time for the setup of a connection, and the number of those that may be in it.
+/// The timeout of a connection setup, and the maximum concurrent setups.
 const SETUP: Duration = Duration::from_millis(300);
 const SETUPS: usize = 4;
-/// How long the end of a connection may take.
+/// The timeout for the end of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tests count the descriptors of their process: one at a time.
+/// Tests count the descriptors of their process, so they run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A server on a thread of its own.
+/// A server on a separate thread.
 struct Server {
     _turn: MutexGuard<'static, ()>,
     address: SocketAddr,
@@ -66,7 +66,7 @@ impl Server {
         }
     }
 
-    /// A client that keeps to the rules gets an answer.
+    /// Asserts that a correct client gets an answer.
     fn assert_serves(&self) {
         let device = IwarpDevice::default();
         let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
@@ -90,7 +90,7 @@ impl Server {
         stream
     }
 
-    /// Connects, and sets up iWARP.
+    /// Connects, and performs the iWARP setup.
     fn established(&self) -> (TcpStream, IwarpStream) {
         let mut stream = self.connect();
         let (mut initiator, request) = MpaInitiator::new(options()).unwrap();
@@ -123,10 +123,10 @@ fn options() -> MpaOptions {
     }
 }
 
-/// What a peer has that offers no memory.
-struct Nothing;
+/// The memory of a peer that offers none.
+struct NoMemory;
 
-impl Placement for Nothing {
+impl Placement for NoMemory {
     fn check(&mut self, _: u32, _: u64, _: u64, _: StagAccess) -> Result<(), StagError> {
         Err(StagError::Invalid)
     }
@@ -140,7 +140,7 @@ impl Placement for Nothing {
     }
 }
 
-/// Waits for the end of a connection. Returns the code of the Terminate that came before it.
+/// Waits for the end of a connection. Returns the code of its Terminate.
 fn end(mut stream: TcpStream, mut iwarp: IwarpStream) -> Option<TerminateCode> {
     let mut code = None;
     let mut bytes = [0; 4096];
@@ -153,7 +153,7 @@ fn end(mut stream: TcpStream, mut iwarp: IwarpStream) -> Option<TerminateCode> {
         };
         let mut input = &bytes[..count];
         loop {
-            let (taken, progress) = iwarp.advance(input, &mut Nothing).unwrap();
+            let (taken, progress) = iwarp.advance(input, &mut NoMemory).unwrap();
             input = &input[taken..];
             match progress {
                 FpduProgress::NeedInput | FpduProgress::Stalled => break,
@@ -201,7 +201,7 @@ fn tagged(control: [u8; 2], stag: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
     fpdu(&bytes)
 }
 
-/// An RDMA Read Request for memory of the server.
+/// Returns an RDMA Read Request for memory of the server.
 fn read_request(msn: u32, stag: u32, len: u32) -> Vec<u8> {
     let mut request = vec![0; 12];
     request.extend(len.to_be_bytes());
@@ -210,7 +210,8 @@ fn read_request(msn: u32, stag: u32, len: u32) -> Vec<u8> {
     untagged([0x41, 0x41], 1, msn, 0, &request)
 }
 
-/// What a peer sends after the setup, and the Terminate that it gets: layer, error type, code.
+/// The name of a case, the data after the setup, and the expected Terminate: layer, error type,
+/// code.
 type Stream = (&'static str, Vec<u8>, Option<[u8; 3]>);
 
 fn streams() -> Vec<Stream> {
@@ -291,7 +292,7 @@ fn streams() -> Vec<Stream> {
 }
 
 #[test]
-fn what_breaks_a_rule_ends_the_connection() {
+fn protocol_violations_end_the_connection() {
     // rfc: 5040-5.4-g, 5040-6.1-a, 5040-6.1-e, 5040-6.2.1-a, 5040-6.2.1-c, 5040-6.2.1-d, 5040-7-b
     // rfc: 5040-7.1-b, 5041-3-l, 5041-6.2.2-a, 5041-6.2.2-c, 5041-6.2.2-d, 5041-7.1-j
     let server = Server::new();
@@ -304,7 +305,7 @@ fn what_breaks_a_rule_ends_the_connection() {
     server.assert_serves();
 }
 
-/// What a peer sends in place of a request.
+/// Returns the data that a peer sends in place of a request.
 fn requests() -> Vec<(&'static str, Vec<u8>)> {
     let request = |flags: u8, revision: u8, data: usize| {
         let mut bytes = b"MPA ID Req Frame".to_vec();
@@ -333,7 +334,7 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection() {
+fn invalid_requests_end_the_connection() {
     // rfc: 5044-7.1.1-b, 5044-7.1.1-r, 5044-7.1.2-c, 5044-7.1.2-d, 5044-7.1.2-l, 5044-7.1.2-p
     // rfc: 5044-7.1.2-t, 5044-8-e
     let server = Server::new();
@@ -351,9 +352,9 @@ fn what_is_no_request_ends_the_connection() {
     server.assert_serves();
 }
 
-/// Connections that never ask do not keep others out for longer than their time.
+/// Connections without a request block others only until their timeout.
 #[test]
-fn connections_in_their_setup_are_limited() {
+fn concurrent_setups_are_limited() {
     // rfc: 5044-7.1.2-p, 5044-7.1.2-t
     let server = Server::new();
     let silent: Vec<TcpStream> = (0..10 * SETUPS).map(|_| server.connect()).collect();
@@ -362,9 +363,9 @@ fn connections_in_their_setup_are_limited() {
     server.assert_serves();
 }
 
-/// A reset after each byte of a connection: of its setup, of its messages, and of what they move.
+/// A reset after each byte of a connection: of its setup, of its messages, and of its data.
 #[test]
-fn a_reset_may_come_at_each_byte() {
+fn a_reset_is_handled_at_each_byte() {
     let server = Server::new();
     let (_, request) = MpaInitiator::new(options()).unwrap();
     let call = untagged([0x41, 0x43], 0, 1, 0, &call());
@@ -390,17 +391,17 @@ fn a_reset_may_come_at_each_byte() {
     }
 }
 
-/// Takes a byte of the reply. Returns false once it is whole.
+/// Takes a byte of the reply. Returns false once the reply is complete.
 fn is_waiting(initiator: &mut MpaInitiator, stream: &mut TcpStream) -> bool {
     let mut byte = [0; 1];
     stream.read_exact(&mut byte).unwrap();
     initiator.receive(&byte).unwrap().1.is_none()
 }
 
-/// A responder whose reply does not suit an initiator gets a Terminate that says why (RFC 6581,
-/// section 9): the initiator takes fewer RDMA Reads, or knows other ready-to-receive messages.
+/// An initiator that cannot use a responder's reply sends a Terminate with the reason (RFC 6581,
+/// section 9): it accepts fewer RDMA Reads, or supports other ready-to-receive messages.
 #[test]
-fn an_initiator_that_is_refused_says_why() {
+fn an_initiator_terminates_an_unsuitable_reply() {
     // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
     let replies = [
         ([0x50, 2, 0, 4, 0, 1, 0x3f, 0xfe], false, 6),
@@ -432,7 +433,7 @@ fn an_initiator_that_is_refused_says_why() {
                 Err(error) => panic!("{error}"),
             }
         }
-        // Behind the request there is the FPDU of the Terminate, and nothing.
+        // After the request comes only the FPDU of the Terminate.
         let mut terminate = vec![0x20, code, 0, 0];
         terminate = untagged([0x41, 0x47], 2, 1, 0, &terminate);
         assert!(came.ends_with(&terminate), "{came:x?}");
@@ -441,9 +442,9 @@ fn an_initiator_that_is_refused_says_why() {
     }
 }
 
-/// A server that accepts and reads nothing more: TCP's window closes, and keep-alive finds out.
+/// A server that accepts and reads nothing more: TCP's window closes, and keep-alive detects it.
 #[test]
-fn a_window_that_never_opens_ends_the_connection() {
+fn a_closed_window_ends_the_connection() {
     let listener = TcpListener::bind(ends::any_address()).unwrap();
     let small = socket2::SockRef::from(&listener).set_recv_buffer_size(4096);
     small.unwrap();
@@ -478,21 +479,21 @@ fn a_window_that_never_opens_ends_the_connection() {
     assert!(is_up);
 }
 
-/// A null call of Version One in an RPC-over-RDMA message.
+/// Returns a NULL call of Version One in an RPC-over-RDMA message.
 fn call() -> Vec<u8> {
     let words: [u32; 17] = [1, 1, 8, 0, 0, 0, 0, 1, 0, 2, 0x2000_0001, 1, 0, 0, 0, 0, 0];
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// The descriptors of this process.
+/// Returns the number of this process's descriptors.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A peer that accepts and says nothing gets RDMA Writes of no bytes behind the first message:
-/// Linux's siw needs one, or does not notice the message.
+/// A silent peer gets RDMA Writes of 0 bytes after the first message: Linux's siw needs one to
+/// notice the message.
 #[test]
-fn an_initiator_nudges_a_peer_that_says_nothing() {
+fn an_initiator_nudges_a_silent_peer() {
     let listener = TcpListener::bind(ends::any_address()).unwrap();
     let device = IwarpDevice::default();
     let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
@@ -526,6 +527,6 @@ fn an_initiator_nudges_a_peer_that_says_nothing() {
             None => came.extend_from_slice(&bytes[..count]),
         }
     }
-    // The call came first.
+    // The call was sent first.
     assert!(came.len() > nothing.len() + 40);
 }

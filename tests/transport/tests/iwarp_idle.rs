@@ -1,8 +1,8 @@
-//! Many idle connections over iWARP: what they hold, and what a hundred busy ones pay for them.
+//! Many idle iWARP connections: their memory, and their cost for a hundred busy connections.
 //!
-//! `RPCRDMA_IDLE=10000` sets their number, which needs `ulimit -n` of twice as many and a thousand
-//! more. The figures are printed: `cargo test --release -p rpcrdma-transport-tests --test iwarp_idle
-//! -- --nocapture`.
+//! `RPCRDMA_IDLE=10000` sets their number. It needs a limit `ulimit -n` of twice this number and a
+//! thousand more. The results are printed: `cargo test --release -p rpcrdma-transport-tests --test
+//! iwarp_idle -- --nocapture`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Instant;
@@ -18,12 +18,12 @@ use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 
 const BUSY: usize = 100;
-/// Connections that are set up at once.
+/// The connections that are set up concurrently.
 const AT_ONCE: usize = 100;
 /// The page size in bytes of the machines that run this test.
 const PAGE: usize = 4096;
 
-/// Both ends of some connections, all of which share their receives.
+/// Both ends of some connections, which share their receives.
 struct Pair {
     near: Driver<IwarpDevice>,
     far: Driver<IwarpDevice>,
@@ -84,7 +84,7 @@ impl Pair {
         }
     }
 
-    /// Makes a call on each of some connections at once.
+    /// Makes a concurrent call on each of some connections.
     fn call(&mut self, clients: std::ops::Range<usize>) {
         let began = Instant::now();
         let mut left = clients.len();
@@ -152,6 +152,6 @@ fn idle_connections_are_cheap() {
         held / idle,
         among / alone
     );
-    // Both ends: a hundredth of what ten thousand may hold at one.
+    // Both ends: a hundredth of the limit for ten thousand connections at one end.
     assert!(held / idle < 100 << 10, "{held} bytes");
 }

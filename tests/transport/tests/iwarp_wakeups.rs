@@ -1,4 +1,4 @@
-//! Ends over iWARP that sleep while the other works: what is left of a transfer wakes them.
+//! Ends over iWARP that sleep while the other works: the rest of a transfer wakes them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 
-/// How long each end sleeps if nothing wakes it.
+/// The sleep of each end if nothing wakes it.
 const SLEEP: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_transfer_of_many_system_calls_does_not_wait_for_a_timeout() {
+fn a_long_transfer_does_not_wait_for_a_timeout() {
     let ended = AtomicBool::new(false);
     let (announce, announced) = mpsc::channel();
     thread::scope(|scope| {

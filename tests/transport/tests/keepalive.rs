@@ -25,7 +25,7 @@ type Channel = LocalChannel<SoftwareDevice>;
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The time after which an event has certainly not happened.
 const LONG: Duration = Duration::from_millis(400);
-/// The timeout for an event, however busy the machine is.
+/// The timeout for an event, even on a busy machine.
 const TIME: Duration = Duration::from_secs(20);
 
 /// A device that does not acknowledge, like iWARP devices.
@@ -38,7 +38,7 @@ fn unacknowledging(fabric: &std::sync::Arc<Fabric>) -> SoftwareDevice {
     })
 }
 
-/// Returns the events of the client until this time.
+/// Returns the events of the client within this time.
 fn events(ends: &mut Ends, within: Duration) -> Vec<LocalEvent> {
     let began = Instant::now();
     let mut events = Vec::new();
@@ -66,19 +66,19 @@ fn is_lost(ends: &mut Ends, within: Duration) -> bool {
     false
 }
 
-/// Returns how many probes the client has sent.
+/// Returns the number of probes of the client.
 fn probes(near: &Driver<SoftwareDevice>, client: &Channel) -> u64 {
     near.counters(client.id()).unwrap().probes
 }
 
-/// Creates two ends with a connection that has answered a call.
+/// Creates two ends with a connection on which a call was answered.
 fn busy(devices: [SoftwareDevice; 2]) -> Ends {
     let mut ends = Ends::on(devices, Config::client(), Config::server());
     ends.echo(b"hello");
     ends
 }
 
-/// The server takes a call, and dies before it answers.
+/// The server receives a call, and dies before it answers.
 fn dies_with_a_call(ends: &mut Ends) -> PendingCall<Echo> {
     let call = ends.begin_echo(b"hello");
     ends.near.turn().unwrap();
@@ -88,7 +88,7 @@ fn dies_with_a_call(ends: &mut Ends) -> PendingCall<Echo> {
 }
 
 #[test]
-fn a_call_that_a_dead_server_has_taken_is_answered_by_the_next() {
+fn a_call_of_a_dead_server_is_answered_by_the_next() {
     for device in [Fabric::device, unacknowledging] {
         let fabric = Fabric::new();
         let mut ends = busy([device(&fabric), device(&fabric)]);
@@ -138,7 +138,7 @@ fn a_call_that_a_dead_server_has_taken_is_answered_by_the_next() {
 }
 
 #[test]
-fn nobody_asks_who_was_told_not_to() {
+fn disabled_keepalive_sends_no_probes() {
     let mut ends = busy(devices(&Fabric::new()));
     ends.near.keep_alive(Some(INTERVAL));
     ends.near.keep_alive(None);
@@ -150,7 +150,7 @@ fn nobody_asks_who_was_told_not_to() {
 }
 
 #[test]
-fn a_server_lets_go_of_a_client_that_has_died() {
+fn a_server_drops_a_dead_client() {
     let mut ends = busy(devices(&Fabric::new()));
     ends.far.keep_alive(Some(INTERVAL));
     ends.near.device().lose_power();
@@ -163,12 +163,12 @@ fn a_server_lets_go_of_a_client_that_has_died() {
 }
 
 #[test]
-fn who_is_there_and_says_nothing_is_kept() {
+fn an_idle_peer_keeps_its_connection() {
     for device in [Fabric::device, unacknowledging] {
         let fabric = Fabric::new();
         let mut ends = busy([device(&fabric), device(&fabric)]);
         ends.near.keep_alive(Some(Duration::from_millis(5)));
-        // Its device answers although nothing turns its driver.
+        // Its device responds although its driver is not turned.
         let began = Instant::now();
         while probes(&ends.near, ends.client.transport()) <= 3 {
             assert!(began.elapsed() < TIME, "it is not asked");
@@ -185,10 +185,10 @@ fn who_is_there_and_says_nothing_is_kept() {
     }
 }
 
-/// If the device does not acknowledge, the wait for an answer has a limit. If it does, the device
+/// If the device does not acknowledge, the wait for an answer has a limit. Otherwise the device
 /// decides when to give up.
 #[test]
-fn an_answer_is_waited_for_where_the_device_gives_up_by_itself() {
+fn the_device_limits_the_wait_for_an_answer() {
     for (device, gives_up) in [
         (Fabric::device as fn(&_) -> _, false),
         (unacknowledging, true),
@@ -211,7 +211,7 @@ fn an_answer_is_waited_for_where_the_device_gives_up_by_itself() {
 }
 
 #[test]
-fn who_has_nobody_to_ask_sleeps() {
+fn a_driver_without_connections_sleeps() {
     let mut ends = busy(devices(&Fabric::new()));
     ends.near.keep_alive(Some(INTERVAL));
     ends.far.turn().unwrap();
@@ -227,7 +227,7 @@ fn who_has_nobody_to_ask_sleeps() {
 
 /// Probes need entries of the completion queue, so they are not all sent at once.
 #[test]
-fn more_are_asked_than_the_completion_queue_has_places() {
+fn probes_exceed_the_completion_queue() {
     const MANY: usize = 200;
     let fabric = Fabric::new();
     let driver =

@@ -1,9 +1,9 @@
-//! Linux as the peer: our client with the kernel's NFS server, the kernel's NFS client with our
-//! server, and malformed messages.
+//! Linux as the peer: this crate's client with the kernel's NFS server, the kernel's NFS client
+//! with this crate's server, and malformed messages.
 //!
-//! Run as root in a machine of its own. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_ADDRESS` an
-//! address of it, and `RPCRDMA_NFSD` the address and port where the kernel's NFS server listens for
-//! RDMA. NFS is mounted, which is expected to fail. `docs/linux.md` lists the results.
+//! Run as root in a dedicated machine. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_ADDRESS` one
+//! of its addresses, and `RPCRDMA_NFSD` the RDMA address and port of the kernel's NFS server. The
+//! tests mount NFS, which is expected to fail. `docs/linux.md` lists the results.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

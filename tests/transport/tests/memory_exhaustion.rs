@@ -1,5 +1,5 @@
-//! Memory is exhausted at every turn of a scenario, at either end: every call ends, nothing is sent
-//! that was not written, and everything continues when there is memory again.
+//! Memory is exhausted at every turn of a scenario, at either end: every call ends, only written
+//! bytes are sent, and everything continues when there is memory again.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ const WANT: usize = 6;
 const COUNT: u32 = 20_000;
 const BUDGET: usize = 1 << 26;
 
-/// Takes all memory that an end could take.
+/// Takes all the memory that an end could use.
 fn hoard(ends: &Ends, end: usize) -> Vec<Buf> {
     let driver = [&ends.near, &ends.far][end];
     let budget = &ends.budgets[end];
@@ -41,7 +41,7 @@ fn hoard(ends: &Ends, end: usize) -> Vec<Buf> {
     all
 }
 
-/// Calls of each kind, in flight.
+/// The calls in flight, one of each kind.
 struct Open {
     null: Option<PendingCall<Null>>,
     read: Option<PendingCall<Read>>,
@@ -64,7 +64,7 @@ impl Open {
         self.null.is_none() && self.read.is_none() && self.write.is_none() && self.echo.is_none()
     }
 
-    /// Takes what has happened. Returns how many calls have failed for lack of memory, and how many
+    /// Processes the events. Returns how many calls have failed for lack of memory, and how many
     /// connections were lost.
     fn take(&mut self, ends: &mut Ends, what: &str) -> usize {
         let mut felt = 0;
@@ -86,11 +86,11 @@ impl Open {
         felt
     }
 
-    /// Checks what has become of a call. Returns true if it has failed.
+    /// Checks the outcome of a call. Returns true if it has failed.
     fn ended(&mut self, ends: &mut Ends, completed: CompletedCall, what: &str) -> bool {
         let bytes = &bytes()[..COUNT as usize];
         let channel = ends.channel();
-        let ended = Ended {
+        let ended = FinishedCall {
             channel: &channel,
             completed: &completed,
             what,
@@ -121,14 +121,14 @@ impl Open {
 }
 
 /// A call that has ended.
-struct Ended<'a> {
+struct FinishedCall<'a> {
     channel: &'a LocalChannel<SoftwareDevice>,
     completed: &'a CompletedCall,
     what: &'a str,
 }
 
-impl Ended<'_> {
-    /// Returns true if this call has failed, for lack of memory; `None` if another has ended.
+impl FinishedCall<'_> {
+    /// Returns true if this call has failed for lack of memory; `None` if another one has ended.
     fn check<P: Method>(
         &self,
         call: &mut Option<PendingCall<P>>,
@@ -178,7 +178,7 @@ fn every_turn(windows: bool, config: impl Fn(Config) -> Config) -> usize {
         let budgets = [Budget::new(BUDGET), Budget::new(BUDGET)];
         let configs = (client, config(Config::server()));
         let mut ends = Ends::within(budgets, devices, any_address(), configs);
-        // What is advertised for rtrext-02 applies from the second reply on.
+        // Properties of rtrext-02 apply from the second reply on.
         ends.null();
         ends.null();
         let mut open = begin(&mut ends);
@@ -210,7 +210,7 @@ fn with_chunks() {
 }
 
 #[test]
-fn with_data_that_the_sends_place() {
+fn with_data_placed_by_sends() {
     assert!(
         every_turn(true, |config| config.with_rtr(RtrExtConfig {
             preference: MethodPreference::Groups,
@@ -220,7 +220,7 @@ fn with_data_that_the_sends_place() {
 }
 
 #[test]
-fn with_transmissions_and_memory_that_is_exposed() {
+fn with_transmissions_and_exposed_memory() {
     let explicit = RtrExtConfig {
         preference: MethodPreference::Groups,
         placement: ResultPlacement::Explicit,

@@ -1,6 +1,7 @@
-//! The metrics of RDMA, of a run that is the same each time.
+//! The RDMA metrics of a deterministic run.
 //!
-//! There is one recorder in a process, and the metrics keep what it gave them: one test.
+//! A process has one recorder, and metrics keep the handles that it gave them: so there is one
+//! test.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,7 +30,7 @@ fn calls_and_transfers_are_counted() {
     let call = ends.client.null().program(100_003, 3);
     let call = call.begin(&mut ends.near).unwrap();
     ends.finish(&call, |()| ()).unwrap_err();
-    // A call that nobody answers.
+    // A call that is not answered.
     let call = ends.client.null().timeout(Duration::from_millis(1));
     let call = call.begin(&mut ends.near).unwrap();
     std::thread::sleep(Duration::from_millis(5));

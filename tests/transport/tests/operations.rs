@@ -1,4 +1,4 @@
-//! Calls of several operations with results of their own (rtrext-02), as messages of two drivers.
+//! Calls of several operations with separate results (rtrext-02), as messages of two drivers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -29,14 +29,14 @@ const CALL: [u32; 10] = [0, 0, 2, 7, 1, 1, 0, 0, 0, 0];
 const REPLY: [u32; 5] = [1, 0, 0, 0, 0];
 const REPLY_HEADER: usize = 24;
 
-/// Two drivers. The server answers each operation of a call, which is a count, by whether there are
-/// bytes, and so many bytes of the block.
+/// Two drivers. Each operation of a call is a count. The server answers it with a flag whether
+/// there are bytes, and this number of bytes of the block.
 struct Drivers<D: Device> {
     near: Driver<D>,
     far: Driver<D>,
     client: ConnectionId,
     listener: ListenerHandle,
-    /// Whether the server tells which operation its results answer.
+    /// Whether the server reports which operation its results answer.
     tells: bool,
 }
 
@@ -55,7 +55,7 @@ impl<D: Device> Drivers<D> {
             listener,
             tells: true,
         };
-        // What is advertised applies from the third call on.
+        // Advertised properties apply from the third call on.
         for _ in 0..3 {
             drivers.reads(&[0]);
         }
@@ -129,8 +129,8 @@ impl<D: Device> Drivers<D> {
         }
     }
 
-    /// Reads in one call, with a buffer of 32 KiB for each operation. Returns how many bytes of
-    /// results are in the reply, and how many in each buffer.
+    /// Reads in one call, with a buffer of 32 KiB for each operation. Returns the number of result
+    /// bytes in the reply, and in each buffer.
     fn reads(&mut self, counts: &[u32]) -> (usize, Vec<usize>) {
         let pool = self.near.pool().clone();
         let results = counts.iter().map(|_| pool.take(32_768).unwrap());
@@ -148,9 +148,9 @@ fn words(writer: &mut Writer<'_>, words: &[u32]) -> Result<(), WriteError> {
     words.iter().try_for_each(|word| writer.put(word).map(drop))
 }
 
-/// Each operation of a call has its own buffers for results. Another operation does not use them.
+/// Each operation of a call has its own buffers for results, which other operations do not use.
 // spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s
-fn results_of_several_operations_are_held_apart(source: &impl DeviceSource) {
+fn results_of_several_operations_are_separate(source: &impl DeviceSource) {
     for placement in [
         ResultPlacement::Cheaper,
         ResultPlacement::Explicit,
@@ -180,7 +180,7 @@ fn results_of_several_operations_are_held_apart(source: &impl DeviceSource) {
     }
 }
 
-/// It is unknown then which buffers the results belong to: they stay in the reply.
+/// The operation of the results is unknown in this case, so they stay in the reply.
 fn results_without_an_operation_stay_in_the_reply(source: &impl DeviceSource) {
     let mut drivers = Drivers::new(
         source,
@@ -194,7 +194,7 @@ fn results_without_an_operation_stay_in_the_reply(source: &impl DeviceSource) {
     assert_eq!(found, (4 + 8 + 8 + 3_000, vec![0; 3]));
 }
 
-fn operations_with_more_results_than_buffers_are_refused(source: &impl DeviceSource) {
+fn operations_with_excess_results_are_rejected(source: &impl DeviceSource) {
     let mut drivers = Drivers::new(source, placing());
     let buf = drivers.near.pool().take(100).unwrap();
     let back = drivers.call(&[1, 2], [buf]).unwrap_err();
@@ -205,7 +205,7 @@ fn operations_with_more_results_than_buffers_are_refused(source: &impl DeviceSou
     assert_eq!(back.buffers.results.len(), 1);
 }
 
-fn the_callers_own_memory_is_what_a_result_goes_to(source: &impl DeviceSource) {
+fn a_result_is_placed_in_the_callers_memory(source: &impl DeviceSource) {
     let mut drivers = Drivers::new(source, placing());
     let own = vec![0; 65_536];
     let own = Buf::adopt(drivers.near.device(), &Budget::new(1 << 20), own).unwrap();
@@ -217,8 +217,8 @@ fn the_callers_own_memory_is_what_a_result_goes_to(source: &impl DeviceSource) {
 }
 
 on_every_device!(
-    results_of_several_operations_are_held_apart,
+    results_of_several_operations_are_separate,
     results_without_an_operation_stay_in_the_reply,
-    operations_with_more_results_than_buffers_are_refused,
-    the_callers_own_memory_is_what_a_result_goes_to,
+    operations_with_excess_results_are_rejected,
+    a_result_is_placed_in_the_callers_memory,
 );

@@ -21,7 +21,7 @@ const COUNT: u32 = 100_000;
 /// The timeout of a call: a client waits before it connects again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Creates both ends on devices like iWARP's.
+/// Creates both ends on devices with iWARP's restrictions.
 fn ends(highest: Version) -> Ends {
     let fabric = Fabric::new();
     let device = || {
@@ -65,7 +65,7 @@ fn is_answered<P: Method>(ends: &mut Ends, call: &PendingCall<P>) -> bool {
 
 // spec: rfc8166-8.1-a
 #[test]
-fn each_sink_is_registered_for_itself() {
+fn each_sink_is_registered_separately() {
     for highest in [Version::One, Version::Two] {
         let mut ends = ends(highest);
         for _ in 0..10 {
@@ -76,9 +76,9 @@ fn each_sink_is_registered_for_itself() {
     }
 }
 
-/// Memory that the device does not release is not used again, and the call is not served with it.
+/// Memory that the device does not release is not reused, and the call is not served with it.
 #[test]
-fn a_sink_that_the_device_keeps_is_leaked() {
+fn a_sink_kept_by_the_device_is_leaked() {
     let mut ends = ends(Version::Two);
     ends.null();
     let served = ends.block.served();
@@ -112,7 +112,7 @@ fn a_sink_that_the_device_keeps_is_leaked() {
 /// A result that the device may still write is not returned: the call fails, and other results do
 /// not take its place.
 #[test]
-fn a_result_that_the_device_keeps_fails_its_call() {
+fn a_result_kept_by_the_device_fails_its_call() {
     let mut ends = ends(Version::Two);
     ends.null();
     let call = ends.begin_read(COUNT);
@@ -127,11 +127,11 @@ fn a_result_that_the_device_keeps_fails_its_call() {
 
 /// Posted and exposed memory is leaked if the device does not release the queue pair.
 #[test]
-fn what_a_queue_pair_has_is_leaked_with_it() {
+fn memory_of_a_leaked_queue_pair_is_leaked() {
     let mut ends = Ends::new(Config::client(), Config::server());
     ends.null();
     ends.begin_read(COUNT);
-    // It is exposed and sent, but not answered.
+    // The call is exposed and sent, but not answered.
     ends.near.turn().unwrap();
     let device = ends.near.device().clone();
     device.refuse_ends(true);

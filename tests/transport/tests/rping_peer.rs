@@ -1,8 +1,9 @@
 //! The protocol of rdma-core's `rping`, as client and as server.
 //!
-//! The client names memory, which the server reads; then the client names other memory, to which the
-//! server writes the same bytes. `RPCRDMA_RPING` is `client` or `server` for a test with `rping` as the
-//! other end: `RPCRDMA_DEVICE` names our device, and `RPCRDMA_ADDRESS` an address of the server's.
+//! The client advertises memory, which the server reads; then the client advertises other memory,
+//! to which the server writes the same bytes. `RPCRDMA_RPING` is `client` or `server` for a test
+//! with `rping` as the peer: `RPCRDMA_DEVICE` names the local device, and `RPCRDMA_ADDRESS` an
+//! address of the server.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "linux/wire.rs"]
@@ -19,13 +20,13 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 use rpcrdma_verbs::provider::software::Fabric;
 
-use wire::{Door, Got, REACHED, Wire};
+use wire::{Acceptor, PeerEvent, REACHED, Wire};
 
 /// The port of `rping`.
 const PORT: u16 = 7174;
-/// How many times the data go there and back.
+/// The number of round trips of the data.
 const ROUNDS: u8 = 20;
-/// The length of the data, and where they return to.
+/// The length of the data, and the offset to which they return.
 const LENGTH: u32 = REACHED / 2;
 
 /// A message: address, key and length of memory.
@@ -47,16 +48,16 @@ fn memory(message: &[u8]) -> (RemoteMemory, u32) {
 /// Returns the next message, or `None` at the end of the connection.
 fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
     match wire.receive(Duration::from_secs(30)) {
-        Got::Message(bytes, _) => Some(bytes),
-        Got::Lost => None,
-        Got::Nothing => panic!("the peer says nothing"),
+        PeerEvent::Message(bytes, _) => Some(bytes),
+        PeerEvent::Lost => None,
+        PeerEvent::Nothing => panic!("the peer says nothing"),
     }
 }
 
 fn client(device: &AnyDevice, server: SocketAddr) {
     let (mut wire, _) = Wire::connect(device, server, &[]);
     for round in 0..ROUNDS {
-        // A text: the server returns what comes before its end.
+        // A text: the server returns the bytes before its end.
         let mut data: Vec<u8> = (1 + round..=250).cycle().take(LENGTH as usize).collect();
         data[LENGTH as usize - 1] = 0;
         wire.expose(0, &data);
@@ -69,8 +70,8 @@ fn client(device: &AnyDevice, server: SocketAddr) {
     }
 }
 
-fn server(door: Door) {
-    let (mut wire, _) = door.accept(&[]);
+fn server(acceptor: Acceptor) {
+    let (mut wire, _) = acceptor.accept(&[]);
     let mut rounds = 0;
     while let Some(source) = receive(&mut wire) {
         let (from, length) = memory(&source);
@@ -86,14 +87,14 @@ fn server(door: Door) {
     assert_eq!(rounds, ROUNDS);
 }
 
-/// Both ends are ours.
+/// Runs both ends in this process.
 fn both(near: &AnyDevice, far: &AnyDevice) {
     let (announce, announced) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            let door = Door::new(far, SocketAddr::from(([127, 0, 0, 1], 0)));
-            announce.send(door.address).unwrap();
-            server(door);
+            let acceptor = Acceptor::new(far, SocketAddr::from(([127, 0, 0, 1], 0)));
+            announce.send(acceptor.address).unwrap();
+            server(acceptor);
         });
         client(near, announced.recv().unwrap());
     });
@@ -125,7 +126,7 @@ fn with_the_program() {
     let address = SocketAddr::new(address, PORT);
     match role.as_str() {
         "client" => client(&device, address),
-        "server" => server(Door::new(&device, address)),
+        "server" => server(Acceptor::new(&device, address)),
         other => panic!("{other} is neither client nor server"),
     }
 }

@@ -57,7 +57,7 @@ fn faults(random: &mut Random) -> Faults {
 }
 
 #[test]
-fn calls_end_once_whatever_goes_wrong() {
+fn calls_end_once_in_spite_of_faults() {
     let (seed, end) = begin();
     let mut random = Random(seed);
     let fabric = Fabric::new();
@@ -104,7 +104,7 @@ fn calls_end_once_whatever_goes_wrong() {
     assert!(total.iter().map(|tally| tally.answered).sum::<u64>() > 100);
 }
 
-/// Counts a thread down, however it ends.
+/// Decrements the number of running threads when a thread ends, even after a panic.
 struct End<'a>(&'a AtomicU64);
 
 impl Drop for End<'_> {
@@ -159,9 +159,9 @@ fn threads_do_not_wait_for_each_other() {
     assert!(answered.into_inner() > 100);
 }
 
-/// Delayed work progresses while both ends wait, each in its thread.
+/// Delayed work progresses while both ends wait in separate threads.
 #[test]
-fn delays_hold_up_nobody_who_waits() {
+fn delayed_work_wakes_waiting_ends() {
     let fabric = Fabric::new();
     fabric.inject(Faults {
         seed: 5,

@@ -34,7 +34,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Returns what is logged while a function runs, from a level on: events, and the ends of spans.
+/// Returns the log of a function, from a level on: events, and the ends of spans.
 fn logged(level: Level, f: impl FnOnce()) -> String {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
@@ -47,7 +47,7 @@ fn logged(level: Level, f: impl FnOnce()) -> String {
     String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
 }
 
-/// Makes the same calls at each run: one with a Read chunk, one of a program that is not offered.
+/// Makes the same calls in each run: one with a Read chunk, and one of an unknown program.
 fn fixed_run() {
     let client = Config {
         xid_seed: 7,
@@ -78,7 +78,7 @@ fn calls_have_spans_at_both_ends() {
 }
 
 #[test]
-fn an_rpc_has_a_span_that_says_how_it_travelled_and_why() {
+fn an_rpc_span_has_the_transfer_method_and_its_reason() {
     let lines = logged(Level::DEBUG, || {
         let mut ends = Ends::new(Config::client(), Config::server());
         ends.write(&bytes()[..1 << 16]);

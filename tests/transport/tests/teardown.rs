@@ -1,5 +1,5 @@
 //! Ends are dropped at every turn of a scenario, in every order: nothing stays registered, and
-//! nothing that is kept changes. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
+//! retained data do not change. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
 //! used after it is freed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -25,9 +25,9 @@ use rpcrdma_verbs::{CompletedCall, LocalEvent};
 const END: usize = 60;
 const RESULT: u32 = 20_000;
 
-/// What is dropped, and in which order.
+/// The objects to drop, and their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum DropOrder {
     /// First the client's driver; the server continues for a while.
     Near,
     /// First the server's driver; the client continues.
@@ -44,14 +44,14 @@ enum Fate {
     All,
 }
 
-const FATES: [Fate; 7] = [
-    Fate::Near,
-    Fate::Far,
-    Fate::Server,
-    Fate::Forgotten,
-    Fate::Cut,
-    Fate::Cancelled,
-    Fate::All,
+const DROP_ORDERS: [DropOrder; 7] = [
+    DropOrder::Near,
+    DropOrder::Far,
+    DropOrder::Server,
+    DropOrder::Forgotten,
+    DropOrder::Cut,
+    DropOrder::Cancelled,
+    DropOrder::All,
 ];
 
 /// A call in flight.
@@ -83,17 +83,17 @@ impl Pending {
     }
 }
 
-/// What is kept at both ends.
+/// The data that both ends retain.
 #[derive(Default)]
-struct Kept {
+struct Retained {
     calls: Vec<Pending>,
-    /// Replies, in the memory into which the device has placed them.
+    /// The replies, in the memory where the device placed them.
     replies: Vec<CompletedCall>,
-    /// Items that were sent or received, with their bytes.
+    /// The items that were sent or received, with copies of their bytes.
     items: Vec<(SharedBytes, Vec<u8>)>,
 }
 
-impl Kept {
+impl Retained {
     fn keep(&mut self, item: SharedBytes) {
         let copy = item.to_vec();
         self.items.push((item, copy));
@@ -123,7 +123,7 @@ impl Kept {
         }
     }
 
-    /// Checks that what is kept has not changed.
+    /// Checks that the retained data have not changed.
     fn assert_untouched(&self) {
         for (item, copy) in &self.items {
             assert!(**item == **copy);
@@ -131,28 +131,28 @@ impl Kept {
     }
 }
 
-fn begin(ends: &mut Ends) -> Kept {
-    let mut kept = Kept::default();
+fn begin(ends: &mut Ends) -> Retained {
+    let mut retained = Retained::default();
     let item = ends::item(ends.near.pool(), &bytes()[..RESULT as usize]);
     let sent = item.clone().into_shared();
-    kept.keep(sent);
+    retained.keep(sent);
     let region = Region { bytes: item };
-    kept.calls = vec![
+    retained.calls = vec![
         Pending::Null(ends.client.null().begin(&mut ends.near).unwrap()),
         Pending::Read(ends.begin_read(RESULT)),
         Pending::Write(ends.client.write(&region).begin(&mut ends.near).unwrap()),
-        // Both directions by chunks for the whole message.
+        // In both directions, a chunk contains the whole message.
         Pending::Echo(ends.begin_echo(&bytes()[..RESULT as usize])),
     ];
-    kept
+    retained
 }
 
-fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
+fn drop_ends(order: DropOrder, mut ends: Ends, retained: Retained) {
     let budgets = ends.budgets.clone();
-    match fate {
-        Fate::Near | Fate::Cancelled => {
-            if fate == Fate::Cancelled {
-                for call in &kept.calls {
+    match order {
+        DropOrder::Near | DropOrder::Cancelled => {
+            if order == DropOrder::Cancelled {
+                for call in &retained.calls {
                     call.cancel(&mut ends);
                 }
             }
@@ -168,10 +168,10 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
                 far.turn().unwrap();
                 server.serve(&mut far);
             }
-            kept.assert_untouched();
+            retained.assert_untouched();
             drop((far, server, client, ends.block));
         }
-        Fate::Far | Fate::All => {
+        DropOrder::Far | DropOrder::All => {
             let Ends {
                 client,
                 mut near,
@@ -180,14 +180,14 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
                 ..
             } = ends;
             drop((far, server, ends.block));
-            for _ in 0..if fate == Fate::Far { END } else { 0 } {
+            for _ in 0..if order == DropOrder::Far { END } else { 0 } {
                 near.turn().unwrap();
                 while client.transport().poll_event(&mut near).is_some() {}
             }
             drop(near);
-            kept.assert_untouched();
+            retained.assert_untouched();
         }
-        Fate::Server => {
+        DropOrder::Server => {
             let Ends {
                 mut near,
                 mut far,
@@ -199,10 +199,10 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
                 near.turn().unwrap();
                 far.turn().unwrap();
             }
-            kept.assert_untouched();
+            retained.assert_untouched();
         }
-        Fate::Forgotten | Fate::Cut => {
-            if fate == Fate::Forgotten {
+        DropOrder::Forgotten | DropOrder::Cut => {
+            if order == DropOrder::Forgotten {
                 ends.channel().close(&mut ends.near);
             } else {
                 for id in ends.server.connections().to_vec() {
@@ -212,17 +212,17 @@ fn meets(fate: Fate, mut ends: Ends, kept: Kept) {
             for number in 0..END {
                 ends.half_turn(number);
             }
-            kept.assert_untouched();
+            retained.assert_untouched();
             drop(ends);
         }
     }
-    drop(kept);
+    drop(retained);
     assert_eq!(budgets.map(|budget| budget.used()), [0, 0]);
 }
 
 fn every_turn(windows: bool, highest: Version, delay: u32) {
     let mut answered = 0;
-    for fate in FATES {
+    for order in DROP_ORDERS {
         for turns in 0..END {
             let fabric = Fabric::new();
             fabric.inject(Faults {
@@ -244,13 +244,13 @@ fn every_turn(windows: bool, highest: Version, delay: u32) {
                 ..Config::server()
             };
             let mut ends = Ends::on(devices, client, server);
-            let mut kept = begin(&mut ends);
+            let mut retained = begin(&mut ends);
             for number in 0..turns {
                 ends.half_turn(number);
-                kept.take(&mut ends);
+                retained.take(&mut ends);
             }
-            answered = kept.replies.len().max(answered);
-            meets(fate, ends, kept);
+            answered = retained.replies.len().max(answered);
+            drop_ends(order, ends, retained);
         }
     }
     assert_eq!(answered, 4, "the scenario comes to its end");
@@ -261,7 +261,7 @@ fn with_windows() {
     every_turn(true, Version::Two, 0);
 }
 
-/// Fences are posted and not completed when the connection ends.
+/// Fences are posted, but have not completed when the connection ends.
 // spec: rfc8166-4.5.4-a
 #[test]
 fn with_windows_and_delays() {

@@ -1,5 +1,5 @@
-//! A client and a server with a driver each, as in a program that embeds them. It runs on the
-//! software fabric, and with the feature `ibverbs` on the device that the environment names
+//! A client and a server with separate drivers, as in a program that embeds them. The tests run on
+//! the software fabric, and with the feature `ibverbs` on the device named in the environment
 //! (`RPCRDMA_DEVICE`, listening at `RPCRDMA_ADDRESS`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -39,20 +39,20 @@ fn a_null_call_is_answered_in_each_version(source: &impl DeviceSource) {
     }
 }
 
-fn bytes_come_back_as_they_went(source: &impl DeviceSource) {
+fn bytes_round_trip(source: &impl DeviceSource) {
     let mut ends = Ends::of(source, Config::client(), Config::server());
     for count in [0, 1, 4, 64, 900, 3000, 5000, 70_000] {
         ends.echo(&block::bytes()[7..][..count]);
     }
 }
 
-fn data_are_placed_where_they_belong(source: &impl DeviceSource) {
+fn data_are_placed_directly(source: &impl DeviceSource) {
     let mut ends = Ends::of(source, Config::client(), Config::server());
     let bytes = &block::bytes()[..300_001];
     ends.write(bytes);
     let written = ends.block.take_last().unwrap();
     assert!(written.as_bytes() == bytes);
-    // It stays where the device has placed it, and so does a result.
+    // The data stay where the device placed them, and so does a result.
     let read = ends.read(300_001);
     for placed in [&written, &read] {
         let frozen = rpcrdma_verbs::memory::Frozen::from_shared(placed);
@@ -60,7 +60,7 @@ fn data_are_placed_where_they_belong(source: &impl DeviceSource) {
     }
 }
 
-fn denials_are_told(source: &impl DeviceSource) {
+fn denials_are_reported(source: &impl DeviceSource) {
     let mut ends = Ends::of(source, Config::client(), Config::server());
     let other = callback1::Client::new(ends.channel());
     let call = other.echo(&&b"hello"[..]).begin(&mut ends.near).unwrap();
@@ -76,7 +76,7 @@ fn denials_are_told(source: &impl DeviceSource) {
 
 /// A call that reuses the slot of a cancelled one, before the cancellation is reported, keeps its
 /// message.
-fn a_cancelled_call_takes_nothing_along(source: &impl DeviceSource) {
+fn a_cancelled_call_does_not_affect_its_successor(source: &impl DeviceSource) {
     let mut ends = Ends::of(source, Config::client(), Config::server());
     let cancelled = ends.begin_write(&block::bytes()[..5000]);
     let channel = ends.channel();
@@ -88,9 +88,9 @@ fn a_cancelled_call_takes_nothing_along(source: &impl DeviceSource) {
     assert!(is_same.unwrap());
 }
 
-/// A write of the server for a call that was given up is rejected, which ends the connection: the
-/// other calls are retransmitted.
-fn what_is_written_for_a_cancelled_call_costs_the_connection(source: &impl DeviceSource) {
+/// A write of the server for a cancelled call is rejected, which ends the connection: the other
+/// calls are retransmitted.
+fn a_write_for_a_cancelled_call_ends_the_connection(source: &impl DeviceSource) {
     let client = Config {
         reconnect_delay: 1000,
         ..Config::client()
@@ -133,7 +133,8 @@ fn what_is_written_for_a_cancelled_call_costs_the_connection(source: &impl Devic
     }
 }
 
-/// A client carries a service, and its server calls it once it has said that it is ready.
+/// A client offers a service, and its server calls it once the client has reported that it is
+/// ready.
 fn a_server_calls_its_client(source: &impl DeviceSource) {
     let mut ends = Ends::of(source, Config::client(), Config::server());
     let (callback, address) = (Callback::default(), ends.server.local_addr());
@@ -215,9 +216,9 @@ fn servers_of_one_driver_have_their_own_clients(source: &impl DeviceSource) {
     }
 }
 
-/// Calls that have arrived are answered, and the replies arrive, before their connection ends. New
-/// connections are rejected afterwards.
-fn a_server_that_drains_answers_what_has_come(source: &impl DeviceSource) {
+/// Calls that have arrived are answered, and their replies arrive before their connection ends. New
+/// connections are rejected after that.
+fn a_draining_server_answers_received_calls(source: &impl DeviceSource) {
     let client = Config {
         max_reconnect_delay: 1_000_000,
         ..Config::client()
@@ -234,7 +235,7 @@ fn a_server_that_drains_answers_what_has_come(source: &impl DeviceSource) {
         ends.far.turn().unwrap();
     }
     ends.server.drain(&mut ends.far);
-    // The client sleeps meanwhile, and finds its replies and the end together.
+    // The client sleeps in the meantime, and finds its replies and the end together.
     while !ends.server.is_drained() {
         assert!(began.elapsed() < PATIENCE, "it does not end");
         ends.half_turn(1);
@@ -258,8 +259,8 @@ fn a_server_that_drains_answers_what_has_come(source: &impl DeviceSource) {
     );
 }
 
-/// A client that always has a call in flight does not keep its server from ending, and no call is
-/// lost.
+/// A client that always has a call in flight does not prevent its server from ending, and no call
+/// is lost.
 fn a_busy_server_drains(source: &impl DeviceSource) {
     let client = Config {
         max_reconnect_delay: 1_000_000,
@@ -290,7 +291,7 @@ fn a_busy_server_drains(source: &impl DeviceSource) {
 }
 
 /// A server ends a connection at once. The client connects again, and its call is answered.
-fn a_client_that_is_disconnected_comes_again(source: &impl DeviceSource) {
+fn a_disconnected_client_reconnects(source: &impl DeviceSource) {
     let client = Config {
         reconnect_delay: 1000,
         ..Config::client()
@@ -315,7 +316,7 @@ fn a_client_that_is_disconnected_comes_again(source: &impl DeviceSource) {
     );
     let is_same = ends.finish(&call, |reply| reply == b"hello");
     assert!(is_same.unwrap());
-    // The connection is another, and is not ended with the old one's name.
+    // The connection is a new one, and the old id does not end it.
     ends.server.disconnect(&mut ends.far, first);
     assert_eq!(ends.server.connections().len(), 1);
     assert!(ends.far.session(first).is_none() || ends.far_id() != first);
@@ -325,24 +326,24 @@ fn a_client_that_is_disconnected_comes_again(source: &impl DeviceSource) {
 #[test]
 fn a_distant_server_drains() {
     let source = Software::at(Duration::from_millis(2));
-    a_server_that_drains_answers_what_has_come(&source);
+    a_draining_server_answers_received_calls(&source);
     a_busy_server_drains(&source);
     // Also on devices that do not acknowledge.
     let source = Unacknowledging(source);
-    a_server_that_drains_answers_what_has_come(&source);
+    a_draining_server_answers_received_calls(&source);
     a_busy_server_drains(&source);
 }
 
 on_every_device! {
     a_null_call_is_answered_in_each_version,
-    bytes_come_back_as_they_went,
-    data_are_placed_where_they_belong,
-    denials_are_told,
-    a_cancelled_call_takes_nothing_along,
-    what_is_written_for_a_cancelled_call_costs_the_connection,
+    bytes_round_trip,
+    data_are_placed_directly,
+    denials_are_reported,
+    a_cancelled_call_does_not_affect_its_successor,
+    a_write_for_a_cancelled_call_ends_the_connection,
     a_server_calls_its_client,
     servers_of_one_driver_have_their_own_clients,
-    a_server_that_drains_answers_what_has_come,
+    a_draining_server_answers_received_calls,
     a_busy_server_drains,
-    a_client_that_is_disconnected_comes_again,
+    a_disconnected_client_reconnects,
 }

@@ -1,5 +1,5 @@
-//! Captures of connections over iWARP, as tshark decodes them: MPA, DDP and RDMAP, RPC-over-RDMA
-//! Version One, and ONC RPC.
+//! Captures of iWARP connections, as tshark decodes them: MPA, DDP and RDMAP, RPC-over-RDMA Version
+//! One, and ONC RPC.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 
-/// The calls of [`traffic`].
+/// The number of calls in [`traffic`].
 const CALLS: usize = 7;
 
 /// Creates both ends, with a relay between them.
@@ -44,12 +44,12 @@ fn relayed(config: &IwarpConfig) -> (Ends<IwarpDevice>, Arc<Mutex<capture::Captu
     (ends, capture)
 }
 
-/// Returns the lines that tshark prints, or `None` without tshark.
+/// Returns the output lines of tshark, or `None` without tshark.
 fn tshark(file: &[u8], options: &[&str]) -> Option<Vec<String>> {
     let mut capture = tempfile::NamedTempFile::new().unwrap();
     capture.write_all(file).unwrap();
     let output = Command::new("tshark")
-        // Otherwise the second Send in a segment of TCP has no RPC.
+        // Otherwise the second Send in a TCP segment has no RPC message.
         .args([
             "-o",
             "iwarp_ddp_rdmap.reassemble_iwarp_rdma_send:FALSE",
@@ -87,7 +87,7 @@ fn traffic(config: &IwarpConfig) {
         operations.keys().collect::<Vec<_>>(),
         [write, read_request, read_response, send]
     );
-    // Each call and each reply, and each message as which it came.
+    // Each call and each reply, and each RPC-over-RDMA message.
     let xids = fields(&file, "rpcordma.xid");
     assert_eq!(xids.len(), CALLS, "{xids:?}");
     assert!(xids.values().all(|count| *count == 2), "{xids:?}");
@@ -96,7 +96,7 @@ fn traffic(config: &IwarpConfig) {
     assert_eq!((in_message, by_chunks), (2 * CALLS - 2, 2));
 }
 
-/// Every FPDU has a good CRC, or none has one.
+/// Asserts that every FPDU has a good CRC, or that none has a CRC.
 fn assert_crcs(file: &[u8], crc: bool) {
     let lines = tshark(file, &["-V", "-Y", "iwarp_mpa.fpdu"]).unwrap();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
@@ -106,7 +106,7 @@ fn assert_crcs(file: &[u8], crc: bool) {
     assert_eq!(count("Good CRC32"), if crc { fpdus } else { 0 });
 }
 
-/// Returns the values of a field, and how often each is there.
+/// Returns the values of a field, and the number of occurrences of each.
 fn fields(file: &[u8], name: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for line in tshark(file, &["-T", "fields", "-e", name]).unwrap() {
@@ -117,7 +117,7 @@ fn fields(file: &[u8], name: &str) -> BTreeMap<String, usize> {
     found
 }
 
-/// Notes for the summary of `.ci/run` that there is no tshark.
+/// Records for the summary of `.ci/run` that tshark is not installed.
 fn skipped() {
     eprintln!("skipped: there is no tshark");
     if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {

@@ -1,8 +1,8 @@
-//! Measures a file system: `files transfer FILE read|write BYTES BLOCK THREADS SECONDS` moves blocks
-//! with O_DIRECT, at random offsets if they are smaller than 64 KiB, and prints blocks per second;
-//! `files names DIR COUNT THREADS` creates, looks at and removes files, and prints each per second.
-//! `files check DIR SECONDS` changes names, of which none may be changed twice, and
-//! `files commit DIR SECONDS` writes and synchronizes: see the jobs `mount_cuts` and `mount_kill`.
+//! Measures a file system: `files transfer FILE read|write BYTES BLOCK THREADS SECONDS` moves
+//! blocks with O_DIRECT, at random offsets if they are smaller than 64 KiB, and prints blocks per
+//! second; `files names DIR COUNT THREADS` creates, looks up and removes files, and prints the rate
+//! of each; `files check DIR SECONDS` changes names, none of which may be changed twice; `files
+//! commit DIR SECONDS` writes and synchronizes (see the jobs `mount_cuts` and `mount_kill`).
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const DIRECT: i32 = 0o40000;
 const PAGE: usize = 4096;
 
-/// A block whose address is that of a page, as O_DIRECT needs it.
+/// A page-aligned block, as O_DIRECT needs it.
 struct Block(Vec<u8>, usize, usize);
 
 impl Block {
@@ -84,7 +84,7 @@ fn transfer(
     Ok(())
 }
 
-/// Works with so many threads.
+/// Runs work on this number of threads.
 fn each(threads: u64, work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<()> {
     thread::scope(|scope| {
         let all: Vec<_> = (0..threads)
@@ -122,8 +122,8 @@ fn names(dir: &Path, count: u64, threads: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes and synchronizes files with contents that their names tell, renames, links and removes
-/// them, for some time. No operation may fail, and none may have been done twice.
+/// Writes and synchronizes files with contents that match their names, and renames, links and
+/// removes them, for some time. No operation may fail, and none may be executed twice.
 fn check(dir: &Path, time: u64) -> io::Result<()> {
     let end = Instant::now() + Duration::from_secs(time);
     let rounds = AtomicU64::new(0);
@@ -136,7 +136,7 @@ fn check(dir: &Path, time: u64) -> io::Result<()> {
             let content: Vec<u8> = (0..5000_u64)
                 .map(|byte| (byte * 7 + number) as u8)
                 .collect();
-            // Exclusive: a second execution would find the file.
+            // Exclusive creation: a second execution would find the file.
             let file = File::create_new(at("new"))?;
             file.write_all_at(&content, 0)?;
             file.sync_all()?;
@@ -179,8 +179,8 @@ fn check(dir: &Path, time: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes and synchronizes files for some time, each again and again, and checks in the end that each
-/// has what was synchronized last. Each operation may be executed twice.
+/// Writes and synchronizes files repeatedly for some time, and finally checks that each has the
+/// content of its last synchronization. Each operation may be executed twice.
 fn commit(dir: &Path, time: u64) -> io::Result<()> {
     let end = Instant::now() + Duration::from_secs(time);
     let commits = AtomicU64::new(0);

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# Jobs: each in a control group of its own, by which all that it started is ended, with a time limit.
+# Jobs: each runs with a time limit in a separate control group, so that all its processes can be
+# killed.
 
-# Those that the host asked for, each a line of a name and its limit in seconds.
+# The requested jobs: each line has a name and a time limit in seconds.
 run_jobs() {
     local name limit
     resources_at_start=$(rdma resource)
@@ -10,7 +11,7 @@ run_jobs() {
     done <<<"$RPCRDMA_JOBS"
 }
 
-# $1: a name, $2: seconds, $3: a file that gets the output, too. Sets $status: 124 when time ran out.
+# $1: a name, $2: seconds, $3: a file that also gets the output. Sets $status: 124 after a timeout.
 run() {
     local name=$1 limit=$2 log=$3 group=/sys/fs/cgroup/$1 printer job watchdog
     mkdir "$group"
@@ -35,7 +36,7 @@ run() {
     wait "$printer"
 }
 
-# Its sleep must not outlive it, as both hold the output open.
+# Its sleep must end with it, as both hold the output open.
 watch() {
     sleep "$2" &
     trap 'kill $!; exit' TERM
@@ -46,7 +47,7 @@ watch() {
     echo 1 >"$3/cgroup.kill"
 }
 
-# What each thread of a group waits for in the kernel.
+# Prints where each thread of a group waits in the kernel.
 processes() {
     local process thread
     while read -r process; do
@@ -79,13 +80,14 @@ until_true() {
     done
 }
 
-# The one command that the host asked for.
+# Runs the requested command.
 run_command() {
     run "$@" /dev/null
     echo "exit $status" >&4
 }
 
-# One of the suite. What it leaves in the kernel when all its processes are gone is a failure of the kernel or ours.
+# Runs a job of the suite. Objects that remain in the kernel after all its processes have ended are
+# a failure of the kernel or of the program.
 run_job() {
     local name=$1 log=/tmp/$1.log start=$SECONDS passed failed
     echo "== $name" >&3
@@ -104,11 +106,13 @@ run_job() {
 
 resources_are_back() { [ "$(rdma resource)" = "$resources_at_start" ]; }
 
-# Warnings and worse. A device without a speed is what all of ours are.
+# Prints warnings and worse. The warning about a device without a speed is expected: it applies to
+# all these devices.
 kernel_words() { dmesg -r | sed -nE '/speed is unknown/d; s/^<[0-4]>/kernel: /p'; }
 
-# Passed and failed: the sum of libtest's results, and the last line where a program counts itself. A job that fails without
-# counts is one failure, and so is one of libtest's that runs no test; one that succeeds without counts is one that passed.
+# Prints the passed and failed counts: the sum of libtest's results, and the last line of a program
+# with its own count. A job that fails without counts is one failure, and so is a libtest program
+# that runs no test; a job that succeeds without counts has passed once.
 counts() {
     awk -v status="$2" '
         /^test result: / { passed += $4; failed += $6; tests = 1 }

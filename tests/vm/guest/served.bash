@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# For jobs in which the kernel's client mounts `rpcrdma nfs serve DIR`: checks, the server, mounts.
+# Shared by the jobs in which the kernel's client mounts `rpcrdma nfs serve DIR`: checks, the
+# server, and mounts.
 dir=/tmp/export
 log=/tmp/serve.log
 passed=0 failed=0
 
-# $1: what is checked, then a function, which fails where any of its commands fails.
+# $1: the name of the check, then a function. The function fails if any of its commands fails.
 check() {
     local start=${EPOCHREALTIME/./}
     (set -ex; "${@:2}") >/tmp/check.log 2>&1 &
@@ -18,7 +19,7 @@ check() {
     fi
 }
 
-# Whether a command fails.
+# Succeeds if a command fails.
 refused() {
     if "$@"; then return 1; fi
 }
@@ -34,7 +35,7 @@ serve() {
     done
 }
 
-# Ends the server by signal $1. It may be no child of this shell.
+# Ends the server by signal $1. It may not be a child of this shell.
 end_server() {
     local server
     server=$(cat /run/server.pid)
@@ -42,13 +43,13 @@ end_server() {
     while grep -qs '^State:.[^Z]' "/proc/$server/status"; do sleep 0.05; done
 }
 
-# $1: tcp or rdma, $2: the port, $3: where, $4: the port of MOUNT, $5: what.
+# $1: tcp or rdma, $2: the port, $3: the mount point, $4: the port of MOUNT, $5: the path.
 mounted() {
     mkdir -p "$3"
     mount.nfs "$RPCRDMA_ADDRESS:${5:-/}" "$3" -o "vers=3,proto=$1,port=$2,mountproto=tcp,mountport=${4:-2049},nolock,nosharecache"
 }
 
-# A file system that is no initramfs, for the server; the client's cache stays small.
+# Mounts a file system other than the initramfs for the server, and keeps the client's cache small.
 prepare() {
     mkdir -p $dir
     mount -t tmpfs export $dir

@@ -1,4 +1,4 @@
-//! Bytes, and the verifiers of exclusive creates.
+//! Content of files, and the verifiers of exclusive creates.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -47,7 +47,7 @@ fn files_beyond_4_gib_have_holes() {
 }
 
 #[test]
-fn the_host_sees_what_clients_write_and_clients_what_it_writes() {
+fn host_and_clients_see_each_others_writes() {
     let dir = HostDir::new(0o755);
     with_host(dir.open(), async |world| {
         let file = world.file(&world.root, "file", 0o644).await;
@@ -116,7 +116,7 @@ async fn exclusive(world: &World, name: &[u8], verifier: [u8; 8]) -> Create3res 
 }
 
 #[test]
-fn every_bit_of_an_exclusive_creates_verifier_counts() {
+fn every_bit_of_an_exclusive_verifier_is_compared() {
     let (dir, key) = (HostDir::new(0o755), HandleKey::random().unwrap());
     let open = || {
         let config = HostConfig::new(key.clone()).sync(false);
@@ -125,7 +125,7 @@ fn every_bit_of_an_exclusive_creates_verifier_counts() {
     let verifier = [0x80, 1, 0xff, 3, 0xfe, 5, 0, 0xff];
     for restart in [false, true] {
         with_host(open(), async |world| {
-            // The same call again, also after a restart.
+            // The same call is repeated, also after a restart.
             for _ in 0..2 {
                 let Create3res::Ok(ok) = exclusive(world, b"file", verifier).await else {
                     panic!("fails, restarted: {restart}");
@@ -142,7 +142,7 @@ fn every_bit_of_an_exclusive_creates_verifier_counts() {
         });
     }
     with_host(open(), async |world| {
-        // The client sets the attributes then, as Linux does it, and the verifier is gone.
+        // The client then sets the attributes, as Linux does, and the verifier is gone.
         let file = world.lookup(&world.root, b"file").await.unwrap();
         let args = Setattr3args {
             object: fh(&file),
@@ -161,7 +161,7 @@ fn every_bit_of_an_exclusive_creates_verifier_counts() {
 }
 
 #[test]
-fn an_umask_of_the_server_changes_no_mode() {
+fn the_servers_umask_does_not_change_modes() {
     let dir = HostDir::new(0o755);
     with_host(dir.open(), async |world| {
         for mode in [0o777, 0o666, 0o6755, 0o1777] {

@@ -1,4 +1,4 @@
-//! Which handles are good, and for how long.
+//! The validity of handles.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -14,13 +14,13 @@ fn open(dir: &HostDir, key: &HandleKey, kernel_handles: bool) -> HostFileSystem 
     HostFileSystem::open(&dir.path, config.sync(false)).unwrap()
 }
 
-/// Returns whether the process may open handles of the kernel.
+/// Returns true if the process can open kernel handles.
 fn opens_handles(dir: &HostDir) -> bool {
     is_root() && dir.open().keeps_handles()
 }
 
 #[test]
-fn handles_that_were_never_given_out_are_bad() {
+fn forged_handles_are_bad() {
     let dir = HostDir::new(0o755);
     fs::write(dir.path.join("file"), "x").unwrap();
     for kernel_handles in [true, false] {
@@ -45,7 +45,7 @@ fn handles_that_were_never_given_out_are_bad() {
 }
 
 #[test]
-fn handles_outlive_the_server_if_its_key_does() {
+fn handles_outlive_the_server_with_the_same_key() {
     let dir = HostDir::new(0o755);
     if !opens_handles(&dir) {
         return;
@@ -59,7 +59,7 @@ fn handles_outlive_the_server_if_its_key_does() {
         let file = world.lookup(&inner, b"file").await.unwrap();
         *handles.lock().unwrap() = vec![world.root.clone(), inner, file];
     });
-    // A rename of the host changes no handle.
+    // A rename on the host changes no handle.
     fs::rename(dir.path.join("dir"), dir.path.join("renamed")).unwrap();
     let handles = handles.into_inner().unwrap();
     with_host(open(&dir, &key, true), async |world| {
@@ -77,7 +77,7 @@ fn handles_outlive_the_server_if_its_key_does() {
             assert_eq!(refused, Err(Nfsstat3::Badhandle));
         }
     });
-    // The key of another export is the same.
+    // Another export has the same key.
     let elsewhere = HostDir::new(0o755);
     with_host(open(&elsewhere, &key, true), async |world| {
         for handle in &handles {
@@ -87,13 +87,13 @@ fn handles_outlive_the_server_if_its_key_does() {
 }
 
 #[test]
-fn numbers_end_with_the_server() {
+fn numbered_handles_end_with_the_server() {
     let (dir, key) = (HostDir::new(0o755), HandleKey::random().unwrap());
     fs::write(dir.path.join("file"), "x").unwrap();
     let first = std::sync::Mutex::new(Vec::new());
     with_host(open(&dir, &key, false), async |world| {
         let file = world.lookup(&world.root, b"file").await.unwrap();
-        // A number follows the object.
+        // A number identifies the object, not its name.
         fs::rename(dir.path.join("file"), dir.path.join("renamed")).unwrap();
         assert_eq!(world.read(&file, 0, 1).await.0, b"x");
         assert_eq!(world.lookup(&world.root, b"renamed").await.unwrap(), file);
@@ -116,7 +116,7 @@ async fn is_stale_after(world: &World, name: &[u8], remove: impl FnOnce()) {
 }
 
 #[test]
-fn an_object_that_is_gone_is_stale_and_stays_it() {
+fn a_removed_object_stays_stale() {
     let dir = HostDir::new(0o755);
     for kernel_handles in [true, false] {
         let host = open(&dir, &HandleKey::random().unwrap(), kernel_handles);
@@ -126,11 +126,11 @@ fn an_object_that_is_gone_is_stale_and_stays_it() {
             is_stale_after(world, b"file", || fs::remove_file(path("file")).unwrap()).await;
             fs::create_dir(path("dir")).unwrap();
             is_stale_after(world, b"dir", || fs::remove_dir(path("dir")).unwrap()).await;
-            // Somebody has it open still.
+            // Another process still has the file open.
             fs::write(path("open"), "x").unwrap();
             let _open = fs::File::open(path("open")).unwrap();
             is_stale_after(world, b"open", || fs::remove_file(path("open")).unwrap()).await;
-            // Another object gets its inode, as ext4 does it.
+            // A new object gets the same inode number, as on ext4.
             fs::write(path("a"), "x").unwrap();
             let old = world.lookup(&world.root, b"a").await.unwrap();
             fs::remove_file(path("a")).unwrap();
@@ -148,7 +148,7 @@ fn an_object_that_is_gone_is_stale_and_stays_it() {
 }
 
 #[test]
-fn the_key_is_in_a_file_for_its_owner_alone() {
+fn the_key_file_is_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
     let key = HandleKey::from_file(&path).unwrap();

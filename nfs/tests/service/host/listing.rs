@@ -11,8 +11,8 @@ use crate::support::{World, fh, place, with_host};
 
 const ENTRIES: usize = 10_000;
 
-/// Lists a directory in small parts, and calls `each` with the names of a part. Returns how often
-/// each name was there.
+/// Lists a directory in small parts, and calls `each` with the names of each part. Returns how
+/// often each name occurred.
 async fn list(
     world: &World,
     dir: &[u8],
@@ -59,7 +59,7 @@ fn with_entries(test: impl AsyncFn(&World, &HostDir)) {
 }
 
 #[test]
-fn entries_that_are_removed_while_listing_hide_no_others() {
+fn removals_during_a_listing_hide_no_entries() {
     with_entries(async |world, dir| {
         let seen = list(world, &world.root, async |names: &[String]| {
             for name in names.iter().filter(|name| !name.starts_with('.')) {
@@ -75,11 +75,11 @@ fn entries_that_are_removed_while_listing_hide_no_others() {
 }
 
 #[test]
-fn entries_that_stay_are_listed_once_while_others_come_and_go() {
+fn unchanged_entries_are_listed_once() {
     with_entries(async |world, dir| {
         let mut added = 0;
         let seen = list(world, &world.root, async |names: &[String]| {
-            // Of each part, the host removes every other name, and adds as many.
+            // After each part, the host removes every other name of it, and adds as many.
             for name in names.iter().filter(|name| name.ends_with('7')) {
                 fs::remove_file(dir.path.join(name)).unwrap();
                 fs::write(dir.path.join(format!("new-{added}")), "").unwrap();

@@ -1,4 +1,4 @@
-//! What directories of the host have beyond what every file system has.
+//! Tests that are specific to directories of the host.
 
 mod data;
 mod handles;

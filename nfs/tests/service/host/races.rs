@@ -1,4 +1,4 @@
-//! Paths that change while they are used: nothing leads out of the directory.
+//! Paths that change while they are used: no access leads out of the directory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -14,10 +14,10 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::backends::host::HostDir;
 use crate::support::{World, fh, place, with_host};
 
-/// How long a race lasts.
+/// The duration of a race.
 const TIME: Duration = Duration::from_secs(2);
 
-/// Sets a flag when the test ends, also by a panic.
+/// Sets a flag when the test ends, even after a panic.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -26,7 +26,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Runs a test while another thread does something again and again.
+/// Runs a test while another thread repeats an action.
 fn race(again: impl Fn() + Sync, test: impl FnOnce()) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn exchange(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Does with a name of the root all that could touch what is behind a symbolic link.
+/// Calls every procedure with a name of the root that could access the target of a symbolic link.
 async fn attack(world: &World, name: &[u8]) {
     let Ok(found) = world.lookup(&world.root, name).await else {
         return;
@@ -75,7 +75,7 @@ async fn attack(world: &World, name: &[u8]) {
 }
 
 #[test]
-fn a_symbolic_link_that_takes_a_directorys_place_leads_nowhere() {
+fn a_directory_replaced_by_a_symbolic_link_is_not_followed() {
     let dir = HostDir::new(0o755);
     let (outside, inside) = (dir.path.with_file_name("outside"), dir.path.join("swapped"));
     fs::create_dir(&outside).unwrap();
@@ -112,7 +112,7 @@ fn a_symbolic_link_that_takes_a_directorys_place_leads_nowhere() {
 }
 
 #[test]
-fn a_directory_that_is_moved_out_has_no_parent() {
+fn a_directory_moved_out_has_no_parent() {
     let dir = HostDir::new(0o755);
     let outside = dir.path.with_file_name("outside");
     fs::create_dir(&outside).unwrap();

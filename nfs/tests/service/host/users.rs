@@ -1,4 +1,4 @@
-//! As whom calls are executed.
+//! The user as whom calls are executed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -49,7 +49,7 @@ fn member(uid: u32, gids: &[u32]) -> AuthSys {
     }
 }
 
-/// Asserts that every worker of this process comes back to user 0 with all capabilities. Those of
+/// Asserts that every worker of this process returns to user 0 with all capabilities. Workers of
 /// other tests may be in the middle of a call.
 fn assert_all_threads_are_root() {
     for task in fs::read_dir("/proc/self/task").unwrap() {
@@ -62,7 +62,7 @@ fn assert_all_threads_are_root() {
     }
 }
 
-/// Returns what a worker is instead of user 0 for file systems with all capabilities.
+/// Returns an error if a worker is not user 0 for file systems with all capabilities.
 fn is_root_or_gone(status: &Path) -> Result<(), String> {
     let Ok(status) = fs::read_to_string(status) else {
         return Ok(());
@@ -93,7 +93,7 @@ fn new_objects_belong_to_their_caller() {
         assert_eq!((metadata.uid(), metadata.gid()), (5, 5));
         assert_eq!(create(world, "of-root", user(0)).await, Nfsstat3::Ok);
         assert_eq!(fs::metadata(dir.path.join("of-root")).unwrap().uid(), 0);
-        // There is no such user.
+        // No such user exists.
         for nobody in [user(u32::MAX), member(5, &[u32::MAX])] {
             assert_eq!(create(world, "x", nobody).await, Nfsstat3::Acces);
         }
@@ -104,7 +104,7 @@ fn new_objects_belong_to_their_caller() {
 }
 
 #[test]
-fn groups_count() {
+fn groups_give_access() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;
@@ -118,7 +118,7 @@ fn groups_count() {
         assert_eq!(read(world, &file, member(5, &[])).await, Nfsstat3::Acces);
         assert_eq!(read(world, &file, member(5, &[3, 77])).await, Nfsstat3::Ok);
         assert_eq!(write(world, &file, member(5, &[77])).await, Nfsstat3::Ok);
-        // The groups of a call do not stay for the next one.
+        // The groups of one call do not apply to the next.
         for _ in 0..20 {
             assert_eq!(read(world, &file, member(5, &[])).await, Nfsstat3::Acces);
         }
@@ -126,7 +126,7 @@ fn groups_count() {
 }
 
 #[test]
-fn the_owner_reads_and_writes_whatever_the_mode_says() {
+fn the_owner_reads_and_writes_with_any_mode() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;
@@ -159,7 +159,7 @@ fn the_owner_reads_and_writes_whatever_the_mode_says() {
         assert_eq!(cut.status(), Nfsstat3::Ok);
         assert_eq!(fs::metadata(&path).unwrap().len(), 2);
         assert_eq!(read(world, &file, user(6)).await, Nfsstat3::Acces);
-        // Who may execute may read, and not write.
+        // A user with execute permission may read, but not write.
         set(0o711);
         assert_eq!(read(world, &file, user(6)).await, Nfsstat3::Ok);
         assert_eq!(write(world, &file, user(6)).await, Nfsstat3::Acces);
@@ -168,7 +168,7 @@ fn the_owner_reads_and_writes_whatever_the_mode_says() {
 }
 
 #[test]
-fn who_may_write_touches_a_file_and_takes_its_set_uid_bit() {
+fn a_writer_touches_a_file_and_clears_its_set_uid_bit() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;
@@ -199,7 +199,7 @@ fn who_may_write_touches_a_file_and_takes_its_set_uid_bit() {
 }
 
 #[test]
-fn calls_of_many_users_at_once_do_not_mix() {
+fn concurrent_users_do_not_mix() {
     let dir = HostDir::new(0o777);
     if !is_root() {
         return;
@@ -235,10 +235,10 @@ fn calls_of_many_users_at_once_do_not_mix() {
 }
 
 #[test]
-fn a_server_that_may_not_act_as_others_is_one_user() {
+fn an_unprivileged_server_acts_as_one_user() {
     let dir = HostDir::new(0o755);
     let path = dir.path.clone();
-    // The capabilities of a thread are its own.
+    // Each thread has its own capabilities.
     let opened = std::thread::spawn(move || {
         let mut sets = capabilities(None).unwrap();
         let lost = CapabilitySet::SETUID | CapabilitySet::DAC_READ_SEARCH;
@@ -259,9 +259,9 @@ fn a_server_that_may_not_act_as_others_is_one_user() {
     });
 }
 
-/// The server keeps files open; what a caller may do is decided anew all the same.
+/// The server keeps files open, but checks permissions for every call.
 #[test]
-fn permissions_that_change_hold_for_the_next_call() {
+fn changed_permissions_apply_to_the_next_call() {
     let dir = HostDir::new(0o755);
     if !is_root() {
         return;
@@ -289,7 +289,7 @@ fn permissions_that_change_hold_for_the_next_call() {
         chown(&path, Some(5), Some(5)).unwrap();
         assert_eq!(both(user(5)).await, (ok, ok));
         assert_eq!(both(user(6)).await, (no, no));
-        // A group of the caller makes it another caller.
+        // With another group, this is another caller.
         set(0o660);
         assert_eq!(both(member(6, &[5])).await, (ok, ok));
         assert_eq!(both(user(6)).await, (no, no));

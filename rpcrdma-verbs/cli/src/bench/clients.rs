@@ -27,10 +27,10 @@ type Client = block1::Client<LocalChannel<AnyDevice>>;
 pub(super) struct Clients {
     near: Driver<AnyDevice>,
     server: Option<Serving>,
-    /// Each with its calls in flight.
+    /// The clients, each with its calls in flight.
     clients: Vec<(Client, VecDeque<Pending>)>,
     by_id: HashMap<ConnectionId, usize>,
-    /// Clients that may begin a call; each appears once for each call.
+    /// The clients that may begin a call. Each client appears once for each such call.
     idle: Vec<usize>,
     depth: u32,
     work: Workload,
@@ -63,11 +63,11 @@ struct Workload {
     size: u32,
     /// The arguments of an echo.
     arguments: Vec<u8>,
-    /// What is written, in turn, so that the whole working set is used.
+    /// The data to write, in turn, so that the whole working set is used.
     written: VecDeque<Item<'static>>,
-    /// What was read last: as many buffers as the working set has are kept.
+    /// The data read last, in as many buffers as the working set has.
     read: VecDeque<SharedBytes>,
-    /// How many of them are kept.
+    /// The maximum length of `read`.
     kept: usize,
     /// The next block to read.
     block: u32,
@@ -163,8 +163,8 @@ impl Clients {
                 done += self.round(true)?;
             }
         }
-        // Outstanding calls and their time also count: if several calls end at once, the calls
-        // begun are a better measure than the calls ended at one moment.
+        // Outstanding calls are included, with their time: if several calls end at once, the begun
+        // calls are a better measure than the ended ones.
         while self.clients.iter().any(|(_, open)| !open.is_empty()) {
             done += self.round(false)?;
         }
@@ -225,8 +225,8 @@ impl Clients {
         Ok(self.latencies)
     }
 
-    /// Turns everything once, in the order of a call and its reply, and returns the number of calls
-    /// that have ended.
+    /// Turns both ends once, in the order of a call and its reply. Returns the number of calls that
+    /// have ended.
     fn round(&mut self, begin: bool) -> Result<u64, Box<dyn Error>> {
         let begins = begin && !self.idle.is_empty();
         while begin && let Some(number) = self.idle.pop() {
@@ -367,7 +367,7 @@ impl Workload {
                 Pending::Read(client.read(&args).begin(near)?)
             }
             Operation::Write => {
-                // It is used again after all others.
+                // The buffer is reused after all others.
                 let bytes = self.written.pop_front().unwrap_or_default();
                 let region = Region { bytes };
                 let call = client.discard(&region).begin(near)?;
@@ -398,7 +398,7 @@ impl Workload {
                 let bytes = channel.read(&call, completed, |region| region.bytes.into_shared());
                 let bytes = bytes.transpose()?.unwrap_or_default();
                 let length = bytes.len();
-                // What was kept for longest is the memory of the next.
+                // The oldest buffer is the memory of the next read.
                 if self.read.len() >= self.kept {
                     self.read.pop_front();
                 }

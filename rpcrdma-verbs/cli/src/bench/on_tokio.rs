@@ -18,9 +18,9 @@ use crate::block::{self, BlockService};
 use crate::device_source::DeviceSource;
 use crate::schema::block::block1::{self, Client};
 
-/// The threads of the runtime if the server has a thread of its own.
+/// The number of worker threads of the runtime, if the server has its own thread.
 const WORKERS: usize = 2;
-/// How long tasks warm up.
+/// The warm-up time of the tasks.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures the nanoseconds per call over one connection: minimum, median and maximum.
@@ -35,7 +35,7 @@ pub(super) fn measure(
     }
 }
 
-/// The server is on a thread of its own, and tasks on two.
+/// Measures with the server on its own thread, and the tasks on two threads.
 fn apart(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dyn Error>> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKERS)
@@ -54,7 +54,7 @@ fn apart(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dyn E
     samples
 }
 
-/// All is on one thread.
+/// Measures with everything on one thread.
 fn together(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
@@ -62,7 +62,7 @@ fn together(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dy
         let (device, address, config) = (source.open()?, source.address(), server_config(options));
         let server = tokio::task::spawn_local(async move {
             let bound = |address| {
-                // Somebody waits for it.
+                // The other end of the channel waits for it.
                 let _ = bound.send(address);
             };
             run_server(&device, address, config, router(), bound, pending()).await
@@ -99,7 +99,7 @@ fn client_config(options: &Options) -> ClientConfig {
     })
 }
 
-/// Makes calls one after the other, while they are answered.
+/// Makes successive calls until one fails.
 async fn calls(client: Client<Channel>, size: u32, done: Arc<AtomicU64>) {
     let arguments = vec![0x5a; size as usize];
     loop {

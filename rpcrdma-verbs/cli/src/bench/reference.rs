@@ -66,7 +66,8 @@ impl<'a> Reference<'a> {
         match self.options.operation {
             Operation::Echo if size <= INLINE => self.raw.push(self.messages()?),
             Operation::Echo => {}
-            // Both ends would have to make progress at once: plain TCP is the reference.
+            // Both ends would have to make progress at the same time, so plain TCP is the
+            // reference.
             Operation::Read | Operation::Write if self.is_tcp => {}
             Operation::Read => {
                 self.raw.push(self.transfers(Transfer::Write)?);

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::{Costs, Measurement, Operation, Options, Reference};
 use crate::output::OutputError;
 
-/// The results of all threads together.
+/// The results of all threads combined.
 struct Totals {
     /// Nanoseconds per call on its thread: minimum, median and maximum.
     calls: [f64; 3],
@@ -109,14 +109,16 @@ fn json(
     let [least, median, most] = sums.calls;
     let [half, ninety, ninety_nine, last] = sums.percentiles;
     let mut json = serde_json::json!({
-        "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth, "connections": connections,
-        "shared_receives": shared_receives, "threads": threads, "apart": apart,
+        "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth,
+        "connections": connections, "shared_receives": shared_receives,
+        "threads": threads, "apart": apart,
         "protocol": options.protocol.number(),
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
         "raw_ns": others.raw.map(|raw| raw[1]), "raw_ns_least": others.raw.map(|raw| raw[0]),
-        "raw_ns_most": others.raw.map(|raw| raw[2]), "memcpy_ns": others.memcpy, "tokio_ns": others.tokio,
-        "tcp_ns": others.tcp.map(|tcp| tcp[1]),
-        "rpc_per_second": sums.rate, "bytes_per_second": sums.bytes_per_second, "registered_bytes_per_connection": sums.memory,
+        "raw_ns_most": others.raw.map(|raw| raw[2]), "memcpy_ns": others.memcpy,
+        "tokio_ns": others.tokio, "tcp_ns": others.tcp.map(|tcp| tcp[1]),
+        "rpc_per_second": sums.rate, "bytes_per_second": sums.bytes_per_second,
+        "registered_bytes_per_connection": sums.memory,
         "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
     });
     if let (Some(costs), Some(json)) = (sums.costs, json.as_object_mut()) {
@@ -127,9 +129,10 @@ fn json(
         json.insert(
             "per_rpc".to_owned(),
             serde_json::json!({
-                "round_trips": costs.round_trips, "messages": costs.messages, "reads_and_writes": costs.moves,
-                "work_requests": costs.posts, "completions": costs.completions, "exposed": costs.exposed,
-                "bytes_copied": costs.copied,
+                "round_trips": costs.round_trips, "messages": costs.messages,
+                "reads_and_writes": costs.moves,
+                "work_requests": costs.posts, "completions": costs.completions,
+                "exposed": costs.exposed, "bytes_copied": costs.copied,
             }),
         );
     }
@@ -228,8 +231,8 @@ fn text(
         writeln!(
             out,
             "    each call: {round_trips:.2} round trips, {messages:.2} messages, {moves:.2} RDMA \
-            Reads and Writes, {posts:.2} work \
-             requests, {completions:.2} completions, {exposed:.2} regions exposed, {copied:.0} bytes copied"
+             Reads and Writes, {posts:.2} work requests, {completions:.2} completions, \
+             {exposed:.2} regions exposed, {copied:.0} bytes copied"
         )?;
     }
     let ends = if options.apart || options.connect.is_some() {

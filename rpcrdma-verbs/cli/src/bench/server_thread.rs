@@ -1,4 +1,4 @@
-//! The server on its own thread, as on its own host: it sleeps if it has nothing to do.
+//! The server on its own thread, as on a separate host: it sleeps when it has nothing to do.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::Options;
 use super::clients::server;
 use crate::device_source::DeviceSource;
 
-/// A server that ends when this is dropped.
+/// A server that ends when this handle is dropped.
 pub(super) struct ServerThread {
     /// The address that it listens on.
     pub(super) address: SocketAddr,
@@ -22,7 +22,7 @@ pub(super) struct ServerThread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The maximum delay until it notices that it must end.
+/// The maximum delay until the server notices that it must end.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl ServerThread {
@@ -32,7 +32,7 @@ impl ServerThread {
         let (options, source, stop) = (options.clone(), source.clone(), ended.clone());
         let thread = thread::spawn(move || {
             if let Err(error) = serve(&options, &source, &tell, &stop) {
-                // If it has already started, its clients notice that it is gone.
+                // If the server has already started, its clients notice that it is gone.
                 let _ = tell.send(Err(error.to_string()));
             }
         });

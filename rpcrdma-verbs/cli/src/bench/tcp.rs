@@ -18,7 +18,7 @@ fn connection() -> io::Result<[TcpStream; 2]> {
     Ok([near, far])
 }
 
-/// Exchanges batches of `depth` messages on one thread, `count` messages at least. Returns the
+/// Exchanges batches of `depth` messages on one thread, at least `count` messages. Returns the
 /// nanoseconds for each message and its answer.
 pub(super) fn exchange(sizes: [usize; 2], depth: usize, count: usize) -> io::Result<f64> {
     let [mut near, mut far] = connection()?;
@@ -36,8 +36,8 @@ pub(super) fn exchange(sizes: [usize; 2], depth: usize, count: usize) -> io::Res
     Ok(began.elapsed().as_nanos() as f64 / (batches * depth) as f64)
 }
 
-/// Sends buffers of one thread to buffers of another, each of them in turn, all of them twice.
-/// Returns the nanoseconds for each.
+/// Sends all buffers of one thread to buffers of another, twice. Returns the nanoseconds for each
+/// buffer.
 pub(super) fn stream(size: usize, buffers: usize) -> io::Result<f64> {
     let [mut near, mut far] = connection()?;
     let receiver = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Files of captures, pcap and pcapng, as frames.
+//! Reads capture files, pcap and pcapng, as frames.
 
 use std::error::Error;
 use std::io::Read;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError};
 
-/// The room for a block at the beginning, and at most: one packet, or a block of keys or names.
+/// The initial buffer size for a block, and the maximum: one packet, or a block of keys or names.
 const ROOM: usize = 1 << 16;
 const MAX_ROOM: usize = 1 << 26;
 
 /// A captured frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
-    /// Since the epoch, or since another moment.
+    /// The time since the epoch, or since another reference point.
     pub(super) time: Duration,
     pub(super) link: Linktype,
-    /// What was captured, which may be less than what was sent.
+    /// The captured bytes, which may be fewer than were sent.
     pub(super) bytes: &'a [u8],
 }
 
@@ -24,29 +24,29 @@ pub(super) struct Frame<'a> {
 #[derive(Clone, Copy)]
 struct Interface {
     link: Linktype,
-    /// Units in a second.
+    /// The time units per second.
     resolution: u64,
-    /// Seconds.
+    /// The offset in seconds.
     offset: i64,
     snapshot: usize,
 }
 
-/// How a pcap file is to be read, or the interfaces of a pcapng file's section.
+/// The format of a pcap file, or the interfaces of a pcapng section.
 #[derive(Default)]
 struct Context {
     legacy: Option<(Linktype, u64)>,
     interfaces: Vec<Interface>,
 }
 
-/// Reads a file to its end. Returns what is wrong with it, if the frames before that are good.
+/// Reads a file to its end. If a later part is damaged, returns a description of the damage.
 ///
 /// # Errors
-/// Fails if the file is no capture, or if `each` fails.
+/// Fails if the file is not a capture, or if `each` fails.
 pub(super) fn read(
     input: impl Read + Send,
     mut each: impl FnMut(Frame<'_>) -> Result<(), Box<dyn Error>>,
 ) -> Result<Option<String>, Box<dyn Error>> {
-    let reader = pcap_parser::create_reader(ROOM, Whole(input));
+    let reader = pcap_parser::create_reader(ROOM, FullReads(input));
     let mut reader = reader.map_err(|error| match error {
         PcapError::ReadError => "the file can't be read",
         _ => "this is neither a pcap nor a pcapng file",
@@ -73,7 +73,7 @@ pub(super) fn read(
         if reader.reader_exhausted() {
             return Ok(Some("the file ends within a packet".to_owned()));
         }
-        // A block that does not fit gets more room, as long as its length is credible.
+        // A block that does not fit gets a larger buffer, as long as its length is plausible.
         if reader.data().len().saturating_add(more) >= room {
             room = room.saturating_mul(2);
             if room > MAX_ROOM || !reader.grow(room) {
@@ -86,10 +86,10 @@ pub(super) fn read(
     }
 }
 
-/// Fills each buffer as far as it can: a reader of a pipe would take a short read for the end.
-struct Whole<R>(R);
+/// Fills each buffer completely: the parser takes a short read from a pipe for the end of the file.
+struct FullReads<R>(R);
 
-impl<R: Read> Read for Whole<R> {
+impl<R: Read> Read for FullReads<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut have = 0;
         while let Some(rest) = buffer.get_mut(have..).filter(|rest| !rest.is_empty()) {
@@ -115,7 +115,7 @@ impl Context {
                 } else {
                     1_000_000
                 };
-                // The upper bits tell of checksums at the end of frames.
+                // The upper bits describe checksums at the end of frames.
                 let link = Linktype(header.network.0 & 0xffff);
                 self.legacy = Some((link, resolution));
                 None
@@ -171,7 +171,7 @@ impl Context {
     }
 }
 
-/// Removes the padding.
+/// Removes the padding of a packet.
 fn clip(data: &[u8], captured: u32, original: u32) -> &[u8] {
     let length = usize::try_from(captured.min(original)).unwrap_or(usize::MAX);
     data.get(..length).unwrap_or(data)

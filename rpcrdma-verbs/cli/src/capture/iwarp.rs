@@ -1,4 +1,4 @@
-//! iWARP: MPA's setup and FPDUs, DDP's segments, and the Sends in them.
+//! iWARP: the setup and FPDUs of MPA, the segments of DDP, and the Sends in them.
 //!
 //! Source: RFC 5044, sections 4 and 7.1; RFC 5041, section 4; RFC 5040, section 4.3.
 
@@ -10,19 +10,19 @@ use super::tcp::StreamPart;
 const KEYS: [&[u8; 16]; 2] = [b"MPA ID Req Frame", b"MPA ID Rep Frame"];
 const FRAME_LEN: usize = 20;
 const MARKER_DISTANCE: u64 = 512;
-/// The longest Send that is collected.
+/// The maximum length of a reassembled Send.
 const MAX_SEND: usize = 1 << 24;
 
-/// What one direction of a stream brings.
+/// An event in one direction of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum IwarpArrival {
-    /// A Send is complete, from as many segments.
+    /// A Send is complete. It had this number of segments.
     Send { bytes: Vec<u8>, segments: usize },
-    /// Something is missing or damaged.
+    /// Data are missing or damaged.
     Lost(String),
 }
 
-/// What a frame of the setup asks for.
+/// The parameters in a frame of the setup.
 #[derive(Clone, Copy, Debug)]
 struct SetupFrame {
     crc: bool,
@@ -31,35 +31,35 @@ struct SetupFrame {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum HalfState {
-    /// Nothing has told what the stream is.
+    /// The protocol of the stream is not known yet.
     Unknown,
-    /// The setup's frame has been read; the peer's has not.
+    /// The frame of this direction has been read, and that of the peer has not.
     Waiting,
-    /// At the beginning of an FPDU. It is `sure` unless this is a guess that a checksum has to
+    /// The buffer begins with an FPDU. Unless this is `sure`, it is a guess that a CRC must
     /// confirm.
     Fpdus { sure: bool },
-    /// In an FPDU whose beginning is missing.
+    /// The buffer begins within an FPDU whose start is missing.
     Lost,
-    /// It is not iWARP, or has ended.
+    /// The stream is not iWARP, or has ended.
     Foreign,
 }
 
 /// One direction of a stream.
-struct Half {
+struct HalfStream {
     state: HalfState,
     buffer: Vec<u8>,
-    /// The position of the buffer's first byte, from the first FPDU on.
+    /// The position of the buffer's first byte, relative to the first FPDU.
     position: u64,
     setup: Option<SetupFrame>,
-    /// Whether the frame of the setup is missing.
+    /// Whether the setup frame is missing.
     setup_lost: bool,
     /// Whether any FPDU was read.
     confirmed: bool,
-    /// The Send that is not complete: number, bytes and segments.
+    /// The incomplete Send: MSN, bytes, and number of segments.
     partial: Option<(u32, Vec<u8>, usize)>,
 }
 
-impl Default for Half {
+impl Default for HalfStream {
     fn default() -> Self {
         Self {
             state: HalfState::Unknown,
@@ -73,10 +73,11 @@ impl Default for Half {
     }
 }
 
-/// How the FPDUs of a direction are made.
+/// The format of the FPDUs of a direction.
 #[derive(Clone, Copy)]
 struct Framing {
-    /// `None` if it is not known: a checksum that is neither right nor 0 is wrong.
+    /// Whether there are CRCs. `None` if it is unknown: then only a CRC that is neither right nor 0
+    /// is wrong.
     crc: Option<bool>,
     markers: bool,
 }
@@ -84,18 +85,18 @@ struct Framing {
 /// Both directions of a connection.
 #[derive(Default)]
 pub(super) struct IwarpConnection {
-    halves: [Half; 2],
-    /// The direction that has sent the request.
+    halves: [HalfStream; 2],
+    /// The direction of the request.
     initiator: Option<usize>,
 }
 
 impl IwarpConnection {
-    /// Returns the direction in which the request went, if it was seen.
+    /// Returns the direction of the request, if it was captured.
     pub(super) const fn initiator(&self) -> Option<usize> {
         self.initiator
     }
 
-    /// Takes a part of one direction. Returns what both bring.
+    /// Takes a part of one direction. Returns the events of both directions.
     pub(super) fn receive(&mut self, from: usize, part: StreamPart) -> Vec<(usize, IwarpArrival)> {
         let mut arrivals = Vec::new();
         let half = &mut self.halves[from & 1];
@@ -112,14 +113,14 @@ impl IwarpConnection {
         }
         self.set_up(from & 1);
         for side in [0, 1] {
-            // What has no setup begins in the middle, and its peer does not wait for it.
+            // A direction without a setup begins in the middle, and its peer does not wait for it.
             let peer_lost = self.halves[1 - side].setup_lost;
             let half = &mut self.halves[side];
             if peer_lost && half.state == HalfState::Waiting {
                 half.state = HalfState::Fpdus { sure: false };
             }
         }
-        // The peer's frame may have been all that was missing.
+        // The other direction may have waited only for this frame.
         for side in [from & 1, 1 - (from & 1)] {
             let Some(framing) = self.framing(side) else {
                 continue;
@@ -176,11 +177,11 @@ impl IwarpConnection {
         }
     }
 
-    /// Returns how the FPDUs of a direction are made; `None` as long as its setup goes on.
+    /// Returns the format of the FPDUs of a direction, or `None` until its setup is complete.
     fn framing(&self, side: usize) -> Option<Framing> {
         let (own, peer) = (self.halves[side].setup, self.halves[1 - side].setup);
         match (own, peer) {
-            // Each end asks for the markers that it wants to receive.
+            // Each end requests the markers that it wants to receive.
             (Some(own), Some(peer)) => Some(Framing {
                 crc: Some(own.crc || peer.crc),
                 markers: peer.markers,
@@ -222,17 +223,17 @@ fn reply(frame: &[u8]) -> Option<SetupFrame> {
     Some(SetupFrame { crc, markers })
 }
 
-impl Half {
+impl HalfStream {
     fn take(&mut self, bytes: &[u8]) {
         match self.state {
             HalfState::Foreign => {}
-            // An FPDU may begin with a segment. What comes before it is dropped.
+            // An FPDU may begin at a segment boundary. The bytes before it are dropped.
             HalfState::Lost => {
                 self.drop_buffer();
                 self.buffer.extend_from_slice(bytes);
                 self.state = HalfState::Fpdus { sure: false };
             }
-            // The peer's frame does not come: the stream can't be read.
+            // The peer's frame is missing: the stream cannot be decoded.
             HalfState::Waiting if self.buffer.len() > MAX_SEND => {
                 self.state = HalfState::Foreign;
                 self.buffer = Vec::new();
@@ -284,7 +285,7 @@ impl Half {
         self.position = self.position.saturating_add(at as u64);
     }
 
-    /// Reads a segment of DDP.
+    /// Reads a DDP segment.
     fn ulpdu(&mut self, ulpdu: &[u8], arrived: &mut dyn FnMut(IwarpArrival)) {
         let mut bytes = Bytes(ulpdu);
         let Some(segment) = Untagged::read(&mut bytes) else {
@@ -331,7 +332,7 @@ struct Untagged {
 }
 
 impl Untagged {
-    /// Reads a header, if it is that of a Send.
+    /// Reads a header, if it belongs to a Send.
     fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
         let (ddp, rdmap) = (bytes.u8()?, bytes.u8()?);
         bytes.u32()?;
@@ -351,7 +352,7 @@ impl Untagged {
 }
 
 struct Fpdu {
-    /// The bytes of the stream that it has, with markers.
+    /// The length of the FPDU in the stream, with markers.
     taken: usize,
     ulpdu: Vec<u8>,
 }
@@ -363,21 +364,21 @@ enum Reading {
 }
 
 impl Fpdu {
-    /// Reads the FPDU at the beginning of `bytes`, which is at a position of the stream.
+    /// Reads the FPDU at the start of `bytes`, which is at `position` of the stream.
     fn read(bytes: &[u8], position: u64, framing: Framing) -> Reading {
-        let mut walk = Walk {
+        let mut reader = MarkerReader {
             bytes,
             at: 0,
             position,
             markers: framing.markers,
         };
-        let Some(length) = walk.take(2).and_then(|bytes| Bytes(&bytes).u16()) else {
+        let Some(length) = reader.take(2).and_then(|bytes| Bytes(&bytes).u16()) else {
             return Reading::Incomplete;
         };
         let length = usize::from(length);
-        // The header tells early that this is none, before the rest is waited for.
+        // The header shows early that this is not an FPDU, before the rest of it arrives.
         if length > 0 {
-            let mut ahead = walk;
+            let mut ahead = reader;
             let Some(control) = ahead.take(2.min(length)) else {
                 return Reading::Incomplete;
             };
@@ -386,14 +387,14 @@ impl Fpdu {
             }
         }
         let padding = (4 - (2 + length) % 4) % 4;
-        let Some(ulpdu) = walk.take(length) else {
+        let Some(ulpdu) = reader.take(length) else {
             return Reading::Incomplete;
         };
-        if walk.take(padding).is_none() {
+        if reader.take(padding).is_none() {
             return Reading::Incomplete;
         }
-        walk.skip_marker();
-        let end = walk.at;
+        reader.skip_marker();
+        let end = reader.at;
         let Some(&sum) = bytes.get(end..).and_then(<[u8]>::first_chunk) else {
             return Reading::Incomplete;
         };
@@ -413,7 +414,7 @@ impl Fpdu {
     }
 }
 
-/// Returns true if a segment may begin with these control bytes: both versions are 1.
+/// Returns true if a segment can begin with these control bytes: both versions are 1.
 fn is_plausible(control: &[u8], length: usize) -> bool {
     let [ddp, rdmap, ..] = *control else {
         return false;
@@ -425,16 +426,16 @@ fn is_plausible(control: &[u8], length: usize) -> bool {
         && length >= header
 }
 
-/// Reads a stream with markers in it.
+/// Reads a stream with markers.
 #[derive(Clone, Copy)]
-struct Walk<'b> {
+struct MarkerReader<'b> {
     bytes: &'b [u8],
     at: usize,
     position: u64,
     markers: bool,
 }
 
-impl Walk<'_> {
+impl MarkerReader<'_> {
     fn skip_marker(&mut self) {
         let position = self.position.saturating_add(self.at as u64);
         if self.markers && position.is_multiple_of(MARKER_DISTANCE) {
@@ -442,10 +443,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the next bytes that are no markers; `None` if they are not all there.
+    /// Returns the next bytes without markers, or `None` if they are incomplete.
     fn take(&mut self, count: usize) -> Option<Vec<u8>> {
         let mut left = count;
-        // Nothing is copied before all of it may be there.
+        // Nothing is copied unless enough bytes have arrived.
         if self.bytes.len().saturating_sub(self.at) < count {
             return None;
         }

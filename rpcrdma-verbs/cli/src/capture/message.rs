@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use super::packet::Bytes;
 use super::rpc::RpcHeader;
 
-/// Whatever is offered is shown.
+/// Limits that accept all chunks.
 const ALL: ChunkLimits = ChunkLimits {
     max_segments: u32::MAX,
     max_bytes: u32::MAX,
 };
 
-/// A message, and what its headers say.
+/// A message with its parsed headers.
 pub(super) struct Message<'a> {
     bytes: &'a [u8],
     draft: Properties,
@@ -26,8 +26,8 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads the message in a Send. Returns `None` if it is none: on a connection of which no
-    /// message has been `seen`, it needs a version that exists.
+    /// Parses the message in a Send. Returns `None` if it is not a message. If no message has been
+    /// `seen` on the connection, the version must be a supported one.
     pub(super) fn parse(bytes: &'a [u8], draft: Properties, seen: bool) -> Option<Self> {
         let mut words = Bytes(bytes);
         let begins = words.u32().is_some() && words.u32().is_some_and(|v| (1..=2).contains(&v));
@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
         Bytes(self.bytes).u32()
     }
 
-    /// Returns true for a call, or what belongs to one, and false for a reply.
+    /// Returns true for a call or a part of it, and false for a reply.
     pub(super) fn is_call(&self) -> Option<bool> {
         let direction = match self.header.as_ref()?.body {
             HeaderBody::Message { direction, .. } | HeaderBody::Operation { direction, .. } => {
@@ -69,7 +69,7 @@ impl<'a> Message<'a> {
         direction.map(|direction| direction == MsgType::Call)
     }
 
-    /// Returns the message in one line.
+    /// Returns the message as one line of text.
     pub(super) fn text(&self) -> String {
         let dump = Dump::new(self.bytes).with_properties(self.draft);
         if self.header.is_some() {
@@ -79,7 +79,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Adds what the message has to an event.
+    /// Adds the fields of the message to an event.
     pub(super) fn add_to(&self, event: &mut serde_json::Map<String, Value>) {
         event.insert("xid".to_owned(), self.xid().into());
         match &self.header {

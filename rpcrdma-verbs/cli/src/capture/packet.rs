@@ -1,4 +1,4 @@
-//! Frames as packets of UDP and TCP.
+//! Parses frames as UDP and TCP packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -12,37 +12,37 @@ const IPV6: u16 = 0x86dd;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// A packet of UDP or TCP.
+/// A UDP or TCP packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet<'a> {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
     pub(super) transport: Transport,
-    /// The payload as far as it was captured.
+    /// The captured part of the payload.
     pub(super) payload: &'a [u8],
-    /// The length of the payload that was sent.
+    /// The length of the payload on the wire.
     pub(super) length: usize,
 }
 
-/// What the headers of UDP and TCP say.
+/// The UDP or TCP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Transport {
     Udp,
     Tcp(TcpHeader),
 }
 
-/// A header of TCP.
+/// A TCP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TcpHeader {
     pub(super) sequence: u32,
-    /// What the sender has received.
+    /// The acknowledgement number.
     pub(super) acknowledged: Option<u32>,
     pub(super) syn: bool,
     pub(super) fin: bool,
     pub(super) reset: bool,
 }
 
-/// Bytes that are read from the front; `None` at their end.
+/// Bytes that are read from the front. The methods return `None` at the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
@@ -76,7 +76,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Returns the packet in a frame; `None` if it is of another kind, a fragment, or cut in its
+/// Parses a frame. Returns `None` if it has another type, is a fragment, or is truncated in its
 /// headers.
 pub(super) fn parse<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let mut bytes = Bytes(frame.bytes);
@@ -95,12 +95,12 @@ pub(super) fn parse<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
             bytes.take(18)?;
             protocol
         }
-        // The loopback of BSD: the family is in the order of the host.
+        // The loopback link type of BSD: the family is in host byte order.
         Linktype::NULL | Linktype(108) => {
             bytes.take(4)?;
             by_version(bytes)?
         }
-        // 12 was raw IP on some systems.
+        // Some systems used 12 for raw IP.
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 | Linktype(12) => by_version(bytes)?,
         _ => return None,
     };
@@ -134,7 +134,7 @@ fn ipv4(bytes: Bytes<'_>) -> Option<Packet<'_>> {
     let header_length = usize::from(header[0] & 15) * 4;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let fragment = u16::from_be_bytes([header[6], header[7]]);
-    // Neither "more fragments" nor an offset: RoCE and TCP do not fragment.
+    // Fragments are not supported: RoCE and TCP do not fragment.
     if header[0] >> 4 != 4 || header_length < 20 || fragment & 0x3fff != 0 {
         return None;
     }
@@ -143,7 +143,7 @@ fn ipv4(bytes: Bytes<'_>) -> Option<Packet<'_>> {
         bytes.map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)))
     };
     let addresses = (address(12)?, address(16)?);
-    // A sender that leaves segmentation to its device writes no length.
+    // With segmentation offload, the sender leaves the length 0.
     let total = if total == 0 { bytes.0.len() } else { total };
     let length = total.checked_sub(header_length)?;
     let payload = bytes.0.get(header_length..)?;
@@ -163,7 +163,7 @@ fn ipv6(mut bytes: Bytes<'_>) -> Option<Packet<'_>> {
     };
     let addresses = (address(8)?, address(24)?);
     let mut next = header[6];
-    // Hop-by-hop options, routing and destination options may come before.
+    // Hop-by-hop options, routing and destination options may come first.
     for _ in 0..8 {
         if ![0, 43, 60].contains(&next) {
             break;
@@ -177,7 +177,7 @@ fn ipv6(mut bytes: Bytes<'_>) -> Option<Packet<'_>> {
     transport(next, addresses, bytes, length)
 }
 
-/// Returns the packet whose header and payload have `length` bytes.
+/// Returns the packet with `length` bytes of header and payload.
 fn transport(
     protocol: u8,
     addresses: (IpAddr, IpAddr),

@@ -1,4 +1,4 @@
-//! What is printed of a capture: connections, messages and losses, in the order of the capture.
+//! Prints the connections, messages and losses of a capture, in the order of the capture.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,10 +11,10 @@ use super::message::Message;
 use super::rpc::{RpcCall, RpcHeader};
 use crate::output::OutputError;
 
-/// How many calls of a connection are remembered, so that their replies can be named.
+/// The maximum calls of a connection that are stored, to name the procedures of their replies.
 const MAX_CALLS: usize = 1 << 16;
 
-/// The end of a connection that sends.
+/// The sending end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Sender {
     Client,
@@ -48,7 +48,7 @@ impl Sender {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct ConnectionNumber(pub(super) usize);
 
-/// Prints as the capture is read.
+/// Prints events while the capture is read.
 pub(super) struct Report<W> {
     out: W,
     json: bool,
@@ -59,7 +59,7 @@ pub(super) struct Report<W> {
     messages: u64,
     others: u64,
     losses: u64,
-    /// Whether there were more connections at once than are followed.
+    /// Whether the capture has more concurrent connections than are tracked.
     overflown: bool,
     calls: BTreeMap<(ConnectionNumber, Sender, u32), RpcCall>,
 }
@@ -81,25 +81,25 @@ impl<W: Write> Report<W> {
         }
     }
 
-    /// Sets the time of what follows.
+    /// Sets the time of the following events.
     pub(super) fn at(&mut self, time: Duration) {
         let began = *self.began.get_or_insert(time);
         self.now = time.saturating_sub(began);
     }
 
-    /// Reads a Send as a message, on a connection of which messages have been `seen` or not.
+    /// Parses a Send as a message, on a connection with or without `seen` messages.
     pub(super) fn parse<'a>(&mut self, bytes: &'a [u8], seen: bool) -> Option<Message<'a>> {
         let message = Message::parse(bytes, self.draft, seen);
         self.others += u64::from(message.is_none());
         message
     }
 
-    /// Returns true if a call with this XID of the end `sender` has not been answered.
+    /// Returns true if a call of `sender` with this XID is outstanding.
     pub(super) fn has_call(&self, of: ConnectionNumber, sender: Sender, xid: u32) -> bool {
         self.calls.contains_key(&(of, sender, xid))
     }
 
-    /// Notes that a connection is not followed, because there are too many.
+    /// Records that a connection is not tracked, because there are too many.
     pub(super) const fn overflow(&mut self) {
         self.overflown = true;
     }
@@ -128,7 +128,7 @@ impl<W: Write> Report<W> {
         Ok(ConnectionNumber(number))
     }
 
-    /// Prints a message that has come in as many packets or segments.
+    /// Prints a message that was received in this number of packets or segments.
     pub(super) fn message(
         &mut self,
         of: ConnectionNumber,
@@ -157,7 +157,7 @@ impl<W: Write> Report<W> {
         Ok(())
     }
 
-    /// Tells what is missing in the capture.
+    /// Prints that data are missing in the capture.
     pub(super) fn lost(
         &mut self,
         of: ConnectionNumber,
@@ -176,7 +176,7 @@ impl<W: Write> Report<W> {
         Ok(())
     }
 
-    /// Prints the counts, and what is wrong with the file.
+    /// Prints the counts, and the damage of the file.
     pub(super) fn finish(&mut self, damage: Option<&str>) -> Result<(), OutputError> {
         let Self {
             messages,
@@ -242,7 +242,7 @@ impl<W: Write> Report<W> {
         event
     }
 
-    /// Returns what the RPC message is. A reply has the procedure of its call.
+    /// Returns a description of the RPC message. A reply has the procedure of its call.
     fn rpc(
         &mut self,
         of: ConnectionNumber,

@@ -1,33 +1,33 @@
-//! RoCEv2: the Sends of reliable connections, and the exchange of connection managers.
+//! RoCEv2: the Sends of reliable connections, and the messages of connection managers.
 //!
-//! Source: InfiniBand Architecture Specification, volume 1, section 9.2 (the base transport header),
-//! 9.4 (opcodes), 9.7 (reliable connections) and 12.6 (messages of connection managers).
+//! Source: InfiniBand Architecture Specification, volume 1, section 9.2 (the base transport
+//! header), 9.4 (opcodes), 9.7 (reliable connections) and 12.6 (messages of connection managers).
 
 use super::packet::Bytes;
 
-/// The port of UDP (InfiniBand specification, annex A17).
+/// The UDP port of RoCEv2 (InfiniBand specification, annex A17).
 pub(super) const PORT: u16 = 4791;
-/// The longest Send that is collected.
+/// The maximum length of a reassembled Send.
 const MAX_SEND: usize = 1 << 24;
 
 const PSN_MASK: u32 = 0xff_ffff;
-/// Path MTUs.
+/// The path MTUs.
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
-/// A packet after UDP's header.
+/// The packet after the UDP header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer<'a> {
     opcode: u8,
     pub(super) queue_pair: u32,
     psn: u32,
     payload: &'a [u8],
-    /// How many bytes of the payload were not captured.
+    /// The number of payload bytes that were not captured.
     cut: usize,
 }
 
-/// Where in a request's message a packet is.
+/// The position of a packet in the message of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PacketPosition {
     First,
     Middle,
     Last,
@@ -35,12 +35,12 @@ enum Place {
 }
 
 impl<'a> Transfer<'a> {
-    /// Reads the base transport header. `length` is that of the packet, with the ICRC.
+    /// Reads the base transport header. `length` is the length of the packet, including the ICRC.
     pub(super) fn parse(packet: &'a [u8], length: usize) -> Option<Self> {
         let cut = length.saturating_sub(packet.len());
         let mut bytes = Bytes(packet);
         let (opcode, flags) = (bytes.u8()?, bytes.u8()?);
-        // Partition key and reserved byte.
+        // The partition key and a reserved byte.
         bytes.take(3)?;
         let queue_pair = bytes.u24()?;
         bytes.u8()?;
@@ -57,16 +57,16 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// Returns the place of a packet of a Send, and its data.
-    fn send(&self) -> Option<(Place, &'a [u8])> {
+    /// Returns the position of a packet in its Send, and its data.
+    fn send(&self) -> Option<(PacketPosition, &'a [u8])> {
         let (place, header) = match self.opcode {
-            0 => (Place::First, 0),
-            1 => (Place::Middle, 0),
-            2 => (Place::Last, 0),
-            4 => (Place::Only, 0),
-            // Immediate data, or the key to invalidate.
-            3 | 22 => (Place::Last, 4),
-            5 | 23 => (Place::Only, 4),
+            0 => (PacketPosition::First, 0),
+            1 => (PacketPosition::Middle, 0),
+            2 => (PacketPosition::Last, 0),
+            4 => (PacketPosition::Only, 0),
+            // After the immediate data, or the key to invalidate.
+            3 | 22 => (PacketPosition::Last, 4),
+            5 | 23 => (PacketPosition::Only, 4),
             _ => return None,
         };
         Some((place, self.payload.get(header..)?))
@@ -77,19 +77,19 @@ impl<'a> Transfer<'a> {
         matches!(self.opcode, 0..=12 | 19..=20 | 22..=23)
     }
 
-    /// Returns the length of an RDMA Read that is asked for.
+    /// Returns the length of an RDMA Read request.
     fn read_length(&self) -> Option<u32> {
         let mut reth = Bytes(self.payload);
         reth.take(12)?;
         reth.u32().filter(|_| self.opcode == 12)
     }
 
-    /// Returns what connection managers tell each other: datagrams to queue pair 1.
+    /// Returns the connection manager message in a datagram to queue pair 1.
     pub(super) fn management(&self) -> Option<Management> {
         if self.opcode != 0x64 || self.queue_pair != 1 {
             return None;
         }
-        // Behind the datagram's extended header.
+        // After the extended header of the datagram.
         let mad = self.payload.get(8..)?;
         let class = *mad.get(1)?;
         let mut body = Bytes(mad.get(24..)?);
@@ -100,7 +100,7 @@ impl<'a> Transfer<'a> {
         let local = body.u32()?;
         match attribute {
             0x10 => {
-                // The service's identifier ends with the port.
+                // The service id ends with the port.
                 body.take(10)?;
                 let port = body.u16()?;
                 body.take(12)?;
@@ -132,20 +132,22 @@ pub(super) enum Management {
     Reply { request: u32, queue_pair: u32 },
 }
 
-/// What a packet brings.
+/// An event of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Arrival {
-    /// A Send is complete, from as many packets.
+pub(super) enum RoceArrival {
+    /// A Send is complete. It had this number of packets.
     Send { bytes: Vec<u8>, packets: usize },
-    /// Packets are not in the capture, and whether they, or this packet, belong to a Send.
+    /// Packets are missing in the capture. `send` tells whether they, or this packet, belong to a
+    /// Send.
     Lost { text: String, send: bool },
 }
 
-/// What comes next.
+/// The expected next packet.
 #[derive(Clone, Copy)]
-enum Next {
+enum ExpectedPacket {
     Psn(u32),
-    /// After an RDMA Read of so many bytes: it takes as many numbers as its response has packets.
+    /// After an RDMA Read of this many bytes, which uses as many sequence numbers as its response
+    /// has packets.
     AfterRead {
         psn: u32,
         length: u32,
@@ -155,45 +157,45 @@ enum Next {
 /// The requests to one queue pair.
 #[derive(Default)]
 pub(super) struct Requests {
-    next: Option<Next>,
-    /// The Send that is not complete, and its packets.
+    next: Option<ExpectedPacket>,
+    /// The incomplete Send, and its number of packets.
     partial: Option<(Vec<u8>, usize)>,
 }
 
 impl Requests {
     /// Takes a packet.
-    pub(super) fn receive(&mut self, packet: &Transfer<'_>) -> Vec<Arrival> {
+    pub(super) fn receive(&mut self, packet: &Transfer<'_>) -> Vec<RoceArrival> {
         let mut arrivals = Vec::new();
         if !packet.is_request() {
             return arrivals;
         }
         match self.missing(packet.psn) {
             Missing::Nothing => {}
-            // It was sent again.
+            // The packet is a retransmission.
             Missing::Before => return arrivals,
             Missing::Some(text) => {
                 let send = self.partial.take().is_some();
-                arrivals.push(Arrival::Lost { text, send });
+                arrivals.push(RoceArrival::Lost { text, send });
             }
         }
         self.next = Some(match packet.read_length() {
-            Some(length) => Next::AfterRead {
+            Some(length) => ExpectedPacket::AfterRead {
                 psn: packet.psn,
                 length,
             },
-            None => Next::Psn(packet.psn.wrapping_add(1) & PSN_MASK),
+            None => ExpectedPacket::Psn(packet.psn.wrapping_add(1) & PSN_MASK),
         });
         arrivals.extend(self.collect(packet));
         arrivals
     }
 
-    fn collect(&mut self, packet: &Transfer<'_>) -> Option<Arrival> {
+    fn collect(&mut self, packet: &Transfer<'_>) -> Option<RoceArrival> {
         let Some((place, data)) = packet.send() else {
             self.partial = None;
             return None;
         };
         let lost = |text: &str| {
-            Some(Arrival::Lost {
+            Some(RoceArrival::Lost {
                 text: text.to_owned(),
                 send: true,
             })
@@ -203,9 +205,9 @@ impl Requests {
             return lost(&format!("{} bytes of a Send were not captured", packet.cut));
         }
         let (mut bytes, packets) = match place {
-            Place::First | Place::Only => (Vec::new(), 0),
-            Place::Middle | Place::Last => {
-                // Otherwise the loss was told already, or the capture begins here.
+            PacketPosition::First | PacketPosition::Only => (Vec::new(), 0),
+            PacketPosition::Middle | PacketPosition::Last => {
+                // Otherwise the loss has been reported already, or the capture begins here.
                 self.partial.take()?
             }
         };
@@ -214,23 +216,23 @@ impl Requests {
         }
         bytes.extend_from_slice(data);
         match place {
-            Place::First | Place::Middle => {
+            PacketPosition::First | PacketPosition::Middle => {
                 self.partial = Some((bytes, packets + 1));
                 None
             }
-            Place::Last | Place::Only => Some(Arrival::Send {
+            PacketPosition::Last | PacketPosition::Only => Some(RoceArrival::Send {
                 bytes,
                 packets: packets + 1,
             }),
         }
     }
 
-    /// Compares a packet's number with what comes next.
+    /// Compares the sequence number of a packet with the expected one.
     fn missing(&self, psn: u32) -> Missing {
         let distance = |from: u32| psn.wrapping_sub(from) & PSN_MASK;
         let by_distance = |from: u32| match distance(from) {
             0 => Missing::Nothing,
-            // Half of the numbers are behind.
+            // Half of the sequence number space is behind the expected one.
             behind if behind > PSN_MASK / 2 => Missing::Before,
             1 => Missing::Some(format!("the packet {from:#08x}")),
             count => {
@@ -240,8 +242,8 @@ impl Requests {
         };
         match self.next {
             None => Missing::Nothing,
-            Some(Next::Psn(next)) => by_distance(next),
-            Some(Next::AfterRead { psn: read, length }) => {
+            Some(ExpectedPacket::Psn(next)) => by_distance(next),
+            Some(ExpectedPacket::AfterRead { psn: read, length }) => {
                 let after = MTUS.map(|mtu| length.div_ceil(mtu).max(1));
                 let ahead = distance(read);
                 if after.contains(&ahead) {

@@ -4,14 +4,14 @@ use std::fmt;
 
 use super::packet::Bytes;
 
-/// What an RPC message is.
+/// The header of an RPC message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RpcHeader {
     Call(RpcCall),
     Reply(RpcReply),
 }
 
-/// Which procedure is called.
+/// The called procedure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RpcCall {
     pub(super) program: u32,
@@ -19,7 +19,7 @@ pub(super) struct RpcCall {
     pub(super) procedure: u32,
 }
 
-/// What became of a call.
+/// The status of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RpcReply {
     /// `MSG_ACCEPTED`, with `accept_stat`.
@@ -29,7 +29,8 @@ pub(super) enum RpcReply {
 }
 
 impl RpcHeader {
-    /// Reads the header of the message `xid`; `None` if these bytes are none.
+    /// Parses the header of the message `xid`, or returns `None` if the bytes are not an RPC
+    /// message.
     pub(super) fn parse(bytes: &[u8], xid: u32) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         if bytes.u32()? != xid {
@@ -92,7 +93,7 @@ const NFS4: [&str; 2] = ["NULL", "COMPOUND"];
 const MOUNT3: [&str; 6] = ["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"];
 
 impl RpcCall {
-    /// Returns the name of the program and of the procedure, if they are NFS's.
+    /// Returns the names of the program and of the procedure, if they belong to NFS.
     fn names(&self) -> (Option<&'static str>, Option<&'static str>) {
         let (program, procedures): (_, &[&str]) = match (self.program, self.version) {
             (100_003, 3) => (Some("NFS"), &NFS3),
@@ -127,7 +128,7 @@ impl fmt::Display for RpcCall {
 }
 
 impl RpcReply {
-    /// Returns the name of the status, as RFC 5531 has it.
+    /// Returns the name of the status in RFC 5531.
     pub(super) fn name(self) -> &'static str {
         const ACCEPTED: [&str; 6] = [
             "SUCCESS",
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_have_names() {
+    fn known_procedures_have_names() {
         let bytes = words(&[7, 0, 2, 100_003, 3, 6, 0, 0, 0, 0]);
         let Some(RpcHeader::Call(call)) = RpcHeader::parse(&bytes, 7) else {
             panic!("it is a call");
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_have_a_status_behind_their_verifier() {
+    fn reply_status_follows_the_verifier() {
         let bytes = words(&[7, 1, 0, 6, 8, 1, 2, 4]);
         let reply = RpcHeader::parse(&bytes, 7);
         assert_eq!(reply, Some(RpcHeader::Reply(RpcReply::Accepted(4))));

@@ -1,21 +1,21 @@
-//! Streams of TCP, put together from segments.
+//! Reassembles TCP streams from segments.
 
 use std::collections::BTreeMap;
 
 use super::packet::TcpHeader;
 
-/// How many bytes wait for a missing segment before it is given up.
+/// The maximum bytes that wait for a missing segment before it is given up.
 const MAX_WAITING: usize = 1 << 22;
 
-/// How many segments wait.
+/// The maximum segments that wait.
 const MAX_SEGMENTS: usize = 1 << 14;
 
 /// A part of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum StreamPart {
-    /// The next bytes. A segment begins with them.
+    /// The next bytes. They begin at a segment boundary.
     Bytes(Vec<u8>),
-    /// As many bytes are not in the capture.
+    /// This many bytes are missing in the capture.
     Gap(u64),
 }
 
@@ -24,16 +24,16 @@ pub(super) enum StreamPart {
 pub(super) struct Direction {
     /// The sequence number of the next byte.
     next: Option<u32>,
-    /// Segments behind a missing one, by their distance from the first byte that was seen, and
-    /// whether all of each was captured.
+    /// The segments after a missing one, by their offset from the first captured byte, with the
+    /// length of each on the wire.
     waiting: BTreeMap<u64, (Vec<u8>, usize)>,
     waiting_bytes: usize,
-    /// The distance of the next byte.
+    /// The offset of the next byte.
     position: u64,
 }
 
 impl Direction {
-    /// Takes a segment, of which `length` bytes were sent and `payload` was captured.
+    /// Takes a segment with `length` bytes on the wire, of which `payload` was captured.
     pub(super) fn segment(
         &mut self,
         header: TcpHeader,
@@ -44,7 +44,7 @@ impl Direction {
         let first = header.sequence.wrapping_add(u32::from(header.syn));
         let next = *self.next.get_or_insert(first);
         let ahead = i64::from(first.wrapping_sub(next).cast_signed());
-        // What was seen before is left out.
+        // Bytes that were seen before are skipped.
         let seen = usize::try_from(-ahead).unwrap_or(0);
         if length <= seen {
             return parts;
@@ -52,7 +52,7 @@ impl Direction {
         let bytes = payload.get(seen..).unwrap_or_default().to_vec();
         let missing = (length - seen).saturating_sub(bytes.len());
         let at = self.position.saturating_add_signed(ahead.max(0));
-        // Of two that begin at one place, the longer stays.
+        // Of two segments at the same offset, the longer one is kept.
         let shorter = |(old, _): &(Vec<u8>, usize)| old.len() < bytes.len();
         if self.waiting.get(&at).is_none_or(shorter) {
             self.waiting_bytes += bytes.len();
@@ -67,8 +67,8 @@ impl Direction {
         parts
     }
 
-    /// Takes what the peer has received: segments before that, which are still missing, will not
-    /// come.
+    /// Takes an acknowledgement of the peer: missing segments before it will not appear in the
+    /// capture.
     pub(super) fn acknowledged(&mut self, number: u32) -> Vec<StreamPart> {
         let mut parts = Vec::new();
         while !self.waiting.is_empty()
@@ -81,7 +81,7 @@ impl Direction {
         parts
     }
 
-    /// Returns what still waits, at the end of the capture.
+    /// Returns the waiting data at the end of the capture.
     pub(super) fn finish(&mut self) -> Vec<StreamPart> {
         let mut parts = Vec::new();
         while !self.waiting.is_empty() {
@@ -90,7 +90,7 @@ impl Direction {
         parts
     }
 
-    /// Gives up what is missing before the first segment that waits.
+    /// Gives up the missing bytes before the first waiting segment.
     fn skip(&mut self, parts: &mut Vec<StreamPart>) {
         let Some((&at, _)) = self.waiting.first_key_value() else {
             return;
@@ -111,7 +111,7 @@ impl Direction {
         self.next = self.next.map(|next| next.wrapping_add(by));
     }
 
-    /// Delivers what follows without a gap.
+    /// Delivers the data that follow without a gap.
     fn deliver(&mut self, parts: &mut Vec<StreamPart>) {
         while let Some(entry) = self
             .waiting
@@ -154,21 +154,21 @@ mod tests {
     }
 
     #[test]
-    fn segments_come_in_order_whatever_the_order_of_the_capture() {
+    fn segments_are_reordered() {
         let mut stream = Direction::default();
         assert_eq!(stream.segment(header(u32::MAX - 1, true), &[], 0), []);
-        // The numbers wrap between these.
+        // The sequence numbers wrap between these segments.
         assert_eq!(stream.segment(header(1, false), b"cd", 2), []);
         assert_eq!(stream.segment(header(3, false), b"ef", 2), []);
         let parts = stream.segment(header(u32::MAX, false), b"ab", 2);
         assert_eq!(parts, [bytes(b"ab"), bytes(b"cd"), bytes(b"ef")]);
-        // Sent again, with more.
+        // A retransmission with more data.
         assert_eq!(stream.segment(header(3, false), b"ef", 2), []);
         assert_eq!(stream.segment(header(3, false), b"efg", 3), [bytes(b"g")]);
     }
 
     #[test]
-    fn what_is_acknowledged_and_was_not_seen_is_missing() {
+    fn acknowledged_but_uncaptured_bytes_are_missing() {
         let mut stream = Direction::default();
         assert_eq!(stream.segment(header(0, false), b"ab", 2), [bytes(b"ab")]);
         assert_eq!(stream.segment(header(5, false), b"fg", 2), []);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_capture_has_cut_is_missing() {
+    fn truncated_bytes_are_missing() {
         let mut stream = Direction::default();
         let parts = stream.segment(header(0, false), b"ab", 5);
         assert_eq!(parts, [bytes(b"ab"), StreamPart::Gap(3)]);

@@ -1,4 +1,4 @@
-//! Damaged files, and captures of other forms than those that are written here.
+//! Damaged files, and captures in formats other than those that this command writes.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::report::Report;
 use super::write::{CaptureWriter, Frames};
 
-/// Returns the events of a capture, or why it is none.
+/// Returns the events of a capture, or the error if it is not a capture.
 fn events(file: &[u8]) -> Result<Vec<Value>, String> {
     let mut out = Vec::new();
     let report = Report::new(&mut out, true, Properties::Properties);
@@ -83,7 +83,7 @@ fn capture_of(frames: Frames, xids: &[u32], lengths: [usize; 4]) -> Vec<u8> {
     std::fs::read(file.path()).unwrap()
 }
 
-/// The records of a pcap file: headers and frames.
+/// Returns the records of a pcap file: headers and frames.
 fn records(file: &[u8]) -> Vec<&[u8]> {
     let (mut rest, mut records) = (&file[24..], Vec::new());
     while let Some(length) = rest.get(8..12) {
@@ -95,7 +95,7 @@ fn records(file: &[u8]) -> Vec<&[u8]> {
     records
 }
 
-/// Returns a capture as pcapng, of either order of bytes, with nanoseconds.
+/// Returns a capture as pcapng in either byte order, with nanoseconds.
 fn pcapng(file: &[u8], big: bool) -> Vec<u8> {
     let word = |value: u32| {
         if big {
@@ -121,7 +121,7 @@ fn pcapng(file: &[u8], big: bool) -> Vec<u8> {
     let resolution = [&half(9)[..], &half(1), &[9, 0, 0, 0], &[0; 4]].concat();
     let interface = [&half(1)[..], &half(0), &word(0), &resolution].concat();
     let mut out = [block(0x0a0d_0d0a, &section), block(1, &interface)].concat();
-    // A block that nobody knows.
+    // A block of an unknown type.
     out.extend(block(0x1234, &[1, 2, 3]));
     for record in records(file) {
         let field = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
@@ -134,7 +134,7 @@ fn pcapng(file: &[u8], big: bool) -> Vec<u8> {
     out
 }
 
-/// Returns what is the same in all forms of a capture.
+/// Returns the fields that are equal in all formats of a capture.
 fn without_times(events: &[Value]) -> Vec<Value> {
     let mut events = events.to_vec();
     for event in &mut events {
@@ -173,7 +173,7 @@ fn every_message_is_found() {
 }
 
 #[test]
-fn pcapng_of_either_order_is_the_same() {
+fn pcapng_in_either_byte_order_is_read() {
     for frames in [Frames::Roce, Frames::Iwarp] {
         let file = capture(frames);
         let of_pcap = without_times(&events(&file).unwrap());
@@ -184,10 +184,10 @@ fn pcapng_of_either_order_is_the_same() {
     }
 }
 
-/// Without any one frame, each message that is printed is one of those that were sent, and whatever
-/// is not printed is told as lost.
+/// Without any one frame, each printed message is one that was sent, and each missing message is
+/// reported as lost.
 #[test]
-fn every_missing_frame_is_told() {
+fn every_missing_frame_is_reported() {
     for frames in [Frames::Roce, Frames::Iwarp] {
         let file = capture(frames);
         let whole = events(&file).unwrap();
@@ -207,7 +207,7 @@ fn every_missing_frame_is_told() {
                     .all(|event| sent.contains(&&event["message"]))
             );
             let lost = of_kind(&events, "lost").len();
-            // Nothing tells of the last packets of a queue pair or of a stream.
+            // The loss of the last packets of a queue pair or of a stream cannot be detected.
             let last_of_flow = messages.len() == sent.len() - 1 && is_last(&whole, &messages);
             assert!(
                 messages.len() == sent.len() || lost > 0 || last_of_flow,
@@ -218,7 +218,7 @@ fn every_missing_frame_is_told() {
     }
 }
 
-/// Returns true if the message that is not there is the first or the last of its end.
+/// Returns true if the missing message is the first or the last one of its end.
 fn is_last(whole: &[Value], messages: &[&Value]) -> bool {
     let all = of_kind(whole, "message");
     let there = |event: &&&Value| {
@@ -244,7 +244,7 @@ fn every_truncation_is_read_to_its_end() {
             let all = of_kind(&events(&file).unwrap(), "message").len();
             let mut before = 0;
             for length in 0..file.len() {
-                // The first block of the file is not there.
+                // The first block of the file is incomplete.
                 let Ok(events) = events(&file[..length]) else {
                     assert!(length < 28, "{length}");
                     continue;
@@ -271,7 +271,7 @@ impl Random {
 }
 
 #[test]
-fn no_damage_makes_it_panic() {
+fn damage_causes_no_panic() {
     let seed = std::env::var("RPCRDMA_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());
@@ -285,7 +285,7 @@ fn no_damage_makes_it_panic() {
                 let mut damaged = file.clone();
                 for _ in 0..1 + random.below(6) {
                     let at = random.below(damaged.len());
-                    // Lengths of zero and all ones matter most.
+                    // Lengths of zero and all ones are the most interesting ones.
                     let byte = [0, 0xff, 1, 0x7f, 0x80][random.below(5)];
                     match random.below(3) {
                         0 => damaged[at] ^= 1 << random.below(8),

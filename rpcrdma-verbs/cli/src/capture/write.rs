@@ -1,7 +1,7 @@
 //! Writes messages as a capture: one connection for each scene of `rpcrdma demo`.
 //!
-//! The frames are made here, so that no device and no privilege is needed: only what carries the
-//! messages is in them, neither acknowledgements nor RDMA Reads and Writes.
+//! The frames are constructed here, so that no device and no privilege is needed. They contain only
+//! the messages: there are no acknowledgements, and no RDMA Reads and Writes.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -17,11 +17,11 @@ use super::roce::PORT;
 
 /// The link type of Ethernet.
 const ETHERNET: u32 = 1;
-/// The path MTU of RoCE: messages of a kilobyte and more take several packets.
+/// The path MTU of RoCE: messages longer than a kilobyte take several packets.
 const PATH_MTU: usize = 1024;
-/// What a segment of TCP has.
+/// The payload of a TCP segment.
 const SEGMENT: usize = 1448;
-/// The port of NFS over RDMA (RFC 8267), which any RPC-over-RDMA service may use.
+/// The port of NFS over RDMA (RFC 8267), which this command uses for its service.
 const SERVICE: u16 = 20049;
 
 const SEND_FIRST: u8 = 0;
@@ -35,7 +35,7 @@ const SYN: u8 = 2;
 const PUSH: u8 = 8;
 const ACK: u8 = 16;
 
-/// What carries the messages.
+/// The protocol that carries the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub(crate) enum Frames {
     /// RoCEv2: UDP, with one message in several packets if it is long.
@@ -45,7 +45,7 @@ pub(crate) enum Frames {
     Iwarp,
 }
 
-/// A file of libpcap.
+/// A libpcap file.
 pub(crate) struct CaptureWriter {
     file: BufWriter<File>,
     frames: Frames,
@@ -67,7 +67,7 @@ impl CaptureWriter {
         })
     }
 
-    /// Writes a connection with these messages; `true` stands for the client's.
+    /// Writes a connection with these messages.
     pub(crate) fn connection<'m>(
         &mut self,
         messages: impl IntoIterator<Item = (bool, &'m [u8])>,
@@ -91,7 +91,7 @@ impl CaptureWriter {
         self.file.flush()
     }
 
-    /// Writes a frame with a packet of UDP or TCP.
+    /// Writes a frame with a UDP or TCP packet.
     fn frame(&mut self, from: Sender, protocol: u8, packet: &[u8]) -> io::Result<()> {
         let frame = [
             &ethernet(from),
@@ -143,7 +143,7 @@ fn ipv4(from: Sender, protocol: u8, payload: usize) -> [u8; 20] {
     header
 }
 
-/// RoCEv2.
+/// RoCEv2 frames.
 impl CaptureWriter {
     fn roce<'m>(
         &mut self,
@@ -190,7 +190,7 @@ impl CaptureWriter {
         packet.extend_from_slice(&(0xc000 + (short(queue_pair as usize) & 0xfff)).to_be_bytes());
         packet.extend_from_slice(&PORT.to_be_bytes());
         packet.extend_from_slice(&short(8 + 12 + payload.len() + padding + 4).to_be_bytes());
-        // No checksum: the ICRC is there.
+        // There is no UDP checksum, since the packet has an ICRC.
         packet.extend_from_slice(&[0, 0]);
         packet.extend_from_slice(&[opcode, u8::try_from(padding).unwrap_or(0) << 4, 0xff, 0xff]);
         packet.extend_from_slice(&queue_pair.to_be_bytes());
@@ -203,8 +203,8 @@ impl CaptureWriter {
     }
 }
 
-/// Returns the CRC of a packet from the header of IP on, with all ones in place of what routers
-/// change (InfiniBand specification, annex A17).
+/// Returns the ICRC of a packet: it covers the packet from the IP header, with all ones in the
+/// fields that routers change (InfiniBand specification, annex A17).
 fn icrc(ip: &[u8; 20], udp: &[u8]) -> u32 {
     let mut bytes = [&[0xff; 8], &ip[..], udp].concat();
     // Type of service, time to live and checksum of IP; checksum of UDP; the reserved byte of BTH.
@@ -225,11 +225,11 @@ fn icrc(ip: &[u8; 20], udp: &[u8]) -> u32 {
     !sum
 }
 
-/// Returns the request and the reply of connection managers, each behind its datagram's header.
+/// Returns the request and the reply of connection managers, each after the header of its datagram.
 fn managers(number: u16, [client, server]: [u32; 2]) -> [(Sender, Vec<u8>); 2] {
     let mad = |attribute: u16| {
         let mut mad = vec![0; 8 + 256];
-        // The keys and the source of managers' datagrams.
+        // The keys and the source of connection manager datagrams.
         mad[..8].copy_from_slice(&[0x80, 1, 0, 0, 0, 0, 0, 1]);
         mad[8..12].copy_from_slice(&[1, 7, 2, 3]);
         mad[16..24].copy_from_slice(&u64::from(number).to_be_bytes());
@@ -239,7 +239,7 @@ fn managers(number: u16, [client, server]: [u32; 2]) -> [(Sender, Vec<u8>); 2] {
     let ids = [0x1000, 0x2000].map(|id: u32| id + u32::from(number));
     let mut request = mad(0x10);
     request[32..36].copy_from_slice(&ids[0].to_be_bytes());
-    // The service of a port of TCP (InfiniBand specification, annex A11).
+    // The service id of a TCP port (InfiniBand specification, annex A11).
     request[40..48].copy_from_slice(&[0, 0, 0, 0, 1, 6, 0, 0]);
     request[46..48].copy_from_slice(&SERVICE.to_be_bytes());
     request[64..67].copy_from_slice(&client.to_be_bytes()[1..]);
@@ -250,13 +250,13 @@ fn managers(number: u16, [client, server]: [u32; 2]) -> [(Sender, Vec<u8>); 2] {
     [(Sender::Client, request), (Sender::Server, reply)]
 }
 
-/// What an end of a connection of TCP sends next.
+/// The sequence numbers of one end of a TCP connection.
 struct TcpEnd {
     sequence: u32,
     framer: Framer,
 }
 
-/// iWARP.
+/// iWARP frames.
 impl CaptureWriter {
     fn iwarp<'m>(
         &mut self,
@@ -314,7 +314,7 @@ impl CaptureWriter {
     }
 }
 
-/// Returns the request and the reply of a setup with CRCs.
+/// Returns the request and the reply of an MPA setup with CRCs.
 fn mpa() -> Result<[Vec<u8>; 2], rpcrdma_iwarp::SetupError> {
     let options = MpaOptions {
         crc: true,

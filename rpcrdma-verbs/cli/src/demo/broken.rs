@@ -1,5 +1,5 @@
-//! Broken messages are reported and sent again by other means. Two engines without a transport show
-//! it, because no transport would break a message.
+//! Broken messages are reported, and retransmitted by another method. The scenes use two engines
+//! without a transport, because no transport would break a message.
 
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{
@@ -17,7 +17,7 @@ struct EnginePair {
     ends: [Session; 2],
     chart: MessageLog,
     buffers: u64,
-    /// How many transmissions of a message are delivered before one is lost.
+    /// The number of transmissions of a message that are delivered before one is lost.
     loses: Option<u32>,
 }
 
@@ -182,7 +182,7 @@ fn is_reported(events: &[Event]) -> bool {
     })
 }
 
-/// The third of three transmissions arrives second: the call is sent again as a Read chunk.
+/// The third of three transmissions arrives second: the call is retransmitted with a Read chunk.
 pub(super) fn call(world: &mut TestPair) -> Result<(), String> {
     let mut wire = EnginePair::new(&world.chart)?;
     wire.settle()?;
@@ -196,7 +196,7 @@ pub(super) fn call(world: &mut TestPair) -> Result<(), String> {
     )
 }
 
-/// The reply cannot be sent again, because it does not fit one Send: an error ends the call.
+/// The reply cannot be retransmitted, because it does not fit one Send: an error ends the call.
 pub(super) fn reply(world: &mut TestPair) -> Result<(), String> {
     let mut wire = EnginePair::new(&world.chart)?;
     wire.settle()?;

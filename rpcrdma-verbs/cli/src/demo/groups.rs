@@ -1,4 +1,4 @@
-//! Scenes of rtrext-02: messages in several transmissions, and data that the Sends place.
+//! Scenes of rtrext-02: messages in several transmissions, and data placed by Sends.
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::RtrExtConfig;
@@ -108,7 +108,7 @@ fn read(world: &mut TestPair) -> Result<(), String> {
     check(explicit(world) == Some(0), "memory was exposed, or written")
 }
 
-/// Two results in one reply, each of which goes to a buffer of its own.
+/// Two results in one reply, each of which goes to a separate buffer.
 fn read_pair(world: &mut TestPair) -> Result<(), String> {
     warm(world)?;
     let (first, second) = (20_000, 30_000);
@@ -131,7 +131,7 @@ fn by_size(world: &mut TestPair) -> Result<(), String> {
     get(world, 32_767)?;
     let placed = explicit(world);
     get(world, 1 << 16)?;
-    // The memory is exposed in either case, and written only in the second.
+    // The memory is exposed in both cases, and written only in the second.
     check(
         (placed, explicit(world)) == (Some(1), Some(3)),
         "the smaller was written, or the larger placed",

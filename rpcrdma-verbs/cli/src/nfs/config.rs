@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::units::{size, time};
 
-/// Parses whose calls are those of the anonymous user.
+/// Parses the setting of which callers are squashed.
 pub(super) fn squash(text: &str) -> Result<Squash, String> {
     match text {
         "none" => Ok(Squash::None),
@@ -23,17 +23,17 @@ pub(super) fn squash(text: &str) -> Result<Squash, String> {
     }
 }
 
-/// The longest file.
+/// The maximum length of the file.
 const MAX_LEN: u64 = 1 << 20;
 
-/// The settings of a file, all of which are valid.
+/// The validated settings of a file.
 #[derive(Debug)]
 pub(super) struct NfsConfig {
     pub(super) limits: ServerLimits,
     pub(super) exports: Vec<DirExport>,
 }
 
-/// A directory that is served.
+/// An exported directory.
 #[derive(Debug)]
 pub(super) struct DirExport {
     pub(super) dir: PathBuf,
@@ -51,7 +51,7 @@ struct File {
     exports: Vec<ExportEntry>,
 }
 
-/// Numbers as in [`ServerLimits`].
+/// The numbers are as in [`ServerLimits`].
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct LimitTable {
@@ -217,7 +217,7 @@ impl From<ExportEntry> for DirExport {
 }
 
 impl NfsConfig {
-    /// Reads and checks a file.
+    /// Reads and validates a file.
     pub(super) fn read(path: &Path) -> Result<Self, Box<dyn Error>> {
         let at = |error: &dyn Display| format!("{}: {error}", path.display());
         let file = std::fs::File::open(path).map_err(|error| at(&error))?;
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_named() {
+    fn errors_in_a_file_are_located() {
         let export = "[[export]]\npath = \"/a\"\ndir = \"/srv\"\n";
         let twice = export.repeat(2);
         for (text, error) in [
@@ -337,7 +337,10 @@ mod tests {
             ),
             ("[limits]\nmax_calls = 0", "nonzero"),
             ("[limits]\nmax_bytes = \"0\"", "0 bytes are too few"),
-            ("[limits]\nmax_bytes = \"1X\"", "1X is no number of bytes"),
+            (
+                "[limits]\nmax_bytes = \"1X\"",
+                "1X is not a number of bytes",
+            ),
             ("[limits]\nhandler_time = \"10\"", "10s are seconds"),
             ("[limits]\nhandler_time = \"0s\"", "`none` is for no limit"),
             ("[[export]]\npath = \"/a\"", "missing field `dir`"),

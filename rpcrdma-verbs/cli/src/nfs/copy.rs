@@ -1,4 +1,4 @@
-//! `rpcrdma nfs cp`: a file, from a server or to it.
+//! `rpcrdma nfs cp`: copies a file from or to a server.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rpcrdma_nfs::nfs3::{Createhow3, Ftype3, Sattr3, SetMode3, SetSize3, StableHow};
 
-use super::remote::{Access, AnyError, Opened, Place, Remote};
+use super::remote::{Access, AnyError, OpenedObject, Remote, RemoteName};
 use crate::output::{UsageError, outln};
 
 #[derive(clap::Args)]
@@ -15,11 +15,11 @@ pub(super) struct Copy {
     access: Access,
     /// File to copy: server:/path, or a path of this host.
     from: String,
-    /// Where to: a path of this host, or server:/path. A directory gets a file of the same name.
+    /// Target: a path of this host, or server:/path. In a directory, the copy has the same name.
     to: String,
 }
 
-/// How many bytes are written before they are committed.
+/// The number of bytes that are written before they are committed.
 const WINDOW: usize = 4 << 20;
 
 impl Copy {
@@ -37,13 +37,13 @@ impl Copy {
     }
 
     async fn get(&self, from: &Remote, to: &Path) -> Result<u64, AnyError> {
-        let Opened { client, object } = self.access.open(from).await?;
+        let OpenedObject { client, object } = self.access.open(from).await?;
         let to = match from.name() {
             Some(name) if to.is_dir() => to.join(name),
             _ => PathBuf::from(to),
         };
         let mut stream = client.read_stream(&object.handle, 0, u64::MAX);
-        // Before the file is created: a directory can't be read.
+        // This comes before the file is created: a directory cannot be read.
         let mut part = stream.next().await?;
         let mut file = File::create(&to).map_err(|error| at(&to, &error))?;
         let mut bytes = 0;
@@ -57,7 +57,7 @@ impl Copy {
 
     async fn put(&self, from: &Path, to: &Remote) -> Result<u64, AnyError> {
         let mut file = File::open(from).map_err(|error| at(from, &error))?;
-        let Place { client, dir, name } = self.target(from, to).await?;
+        let RemoteName { client, dir, name } = self.target(from, to).await?;
         let empty = Sattr3 {
             mode: SetMode3::True(0o644),
             size: SetSize3::True(0),
@@ -80,13 +80,13 @@ impl Copy {
         }
     }
 
-    /// Finds where a file goes: into a directory, or to a name.
-    async fn target(&self, from: &Path, to: &Remote) -> Result<Place, AnyError> {
-        if let Ok(Opened { client, object }) = self.access.open(to).await
+    /// Finds the target of a file: a name, or a directory that contains it.
+    async fn target(&self, from: &Path, to: &Remote) -> Result<RemoteName, AnyError> {
+        if let Ok(OpenedObject { client, object }) = self.access.open(to).await
             && object.attributes.r#type == Ftype3::Dir
         {
             let name = from.file_name().and_then(|name| name.to_str());
-            return Ok(Place {
+            return Ok(RemoteName {
                 client,
                 dir: object.handle,
                 name: name.ok_or("the file has no name")?.to_owned(),
@@ -96,7 +96,7 @@ impl Copy {
     }
 }
 
-/// Reads until memory is full or the file ends.
+/// Reads until the memory is full or the file ends.
 fn fill(file: &mut File, into: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {

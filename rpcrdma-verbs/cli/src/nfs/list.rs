@@ -7,7 +7,7 @@ use rpcrdma_nfs::client::Client;
 use rpcrdma_nfs::nfs3::{Fattr3, Ftype3, Nfsstat3};
 use rpcrdma_nfs::{DirEntry, FileHandle};
 
-use super::remote::{Access, AnyError, Opened, Remote};
+use super::remote::{Access, AnyError, OpenedObject, Remote};
 use crate::output::{OutputError, outln};
 
 #[derive(clap::Args)]
@@ -17,19 +17,20 @@ pub(super) struct List {
     /// Directory or file of a server: server:/path.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
     what: Remote,
-    /// Print a line of JSON for each entry. Names that are no UTF-8 have U+FFFD in them.
+    /// Print a line of JSON for each entry. In names that are not UTF-8, U+FFFD replaces invalid
+    /// bytes.
     #[arg(long)]
     json: bool,
 }
 
 impl List {
     pub(super) async fn run(&self) -> Result<(), AnyError> {
-        let Opened { client, object } = self.access.open(&self.what).await?;
+        let OpenedObject { client, object } = self.access.open(&self.what).await?;
         if object.attributes.r#type != Ftype3::Dir {
             let name = self.what.name().unwrap_or_default();
             return Ok(self.print(name.as_bytes(), &object.attributes)?);
         }
-        // A server need not have READDIRPLUS.
+        // Servers need not support READDIRPLUS.
         let mut stream = client.read_dir_plus(&object.handle);
         let mut part = stream.next().await;
         if part
@@ -62,7 +63,7 @@ impl List {
             Some(object) => object.attributes,
             None => match client.lookup(dir, &entry.name).await {
                 Ok(object) => object.attributes,
-                // It is gone since.
+                // It was removed in the meantime.
                 Err(error) if error.status() == Some(Nfsstat3::Noent) => return Ok(()),
                 Err(error) => return Err(error.into()),
             },
@@ -95,7 +96,7 @@ impl List {
     }
 }
 
-/// Returns a name as a terminal may get it.
+/// Returns a name in a form that is safe for a terminal.
 fn printable(name: &[u8]) -> String {
     let mut text = String::new();
     for character in String::from_utf8_lossy(name).chars() {
@@ -138,7 +139,7 @@ pub(super) struct Cat {
 
 impl Cat {
     pub(super) async fn run(&self) -> Result<(), AnyError> {
-        let Opened { client, object } = self.access.open(&self.file).await?;
+        let OpenedObject { client, object } = self.access.open(&self.file).await?;
         let mut stream = client.read_stream(&object.handle, 0, u64::MAX);
         while let Some(data) = stream.next().await? {
             io::stdout()

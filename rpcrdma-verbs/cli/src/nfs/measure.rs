@@ -1,4 +1,4 @@
-//! `rpcrdma nfs bench`: operations per second, and latencies, of each operation.
+//! `rpcrdma nfs bench`: measures operations per second and latencies of each operation.
 
 use std::error::Error;
 use std::future::Future;
@@ -13,7 +13,7 @@ use rpcrdma_nfs::nfs3::{ACCESS3_READ, Createhow3, Ftype3, Sattr3, SetMode3, Stab
 use rpcrdma_nfs::{FileHandle, Object};
 use tokio::task::JoinSet;
 
-use super::remote::{Access, AnyError, Opened, Remote};
+use super::remote::{Access, AnyError, OpenedObject, Remote};
 use crate::output::{OutputError, outln};
 use crate::units::{size_u32, time};
 
@@ -21,16 +21,16 @@ use crate::units::{size_u32, time};
 pub(super) struct Bench {
     #[command(flatten)]
     access: Access,
-    /// Directory of a server: a directory is made in it, and removed in the end.
+    /// Directory of a server, in which a temporary directory is created.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
     dir: Remote,
-    /// Time for each operation; `remove` takes as many calls as `create`.
+    /// Time for each operation; `remove` makes as many calls as `create`.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     duration: Duration,
     /// Calls in flight.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     depth: u16,
-    /// Bytes of a READ and of a WRITE, at most what the server takes.
+    /// Bytes of a READ and of a WRITE, up to the server's limit.
     #[arg(long, value_name = "BYTES", value_parser = some_bytes, default_value = "4K")]
     size: u32,
     /// Print a line of JSON for each operation.
@@ -88,10 +88,10 @@ impl Operation {
     }
 }
 
-/// What the workers work on.
-struct Bed {
+/// The objects that the workers use.
+struct Workspace {
     client: Client<Channel>,
-    /// The directory of the benchmark, in which `FILE` is.
+    /// The directory of the benchmark, which contains `FILE`.
     dir: FileHandle,
     file: FileHandle,
     data: SharedBytes,
@@ -99,7 +99,7 @@ struct Bed {
 
 const FILE: &str = "file";
 
-/// When a worker stops.
+/// The time when a worker stops.
 #[derive(Clone, Copy)]
 enum Until {
     Time(Instant),
@@ -110,26 +110,27 @@ type Times = Histogram<u64>;
 
 impl Bench {
     pub(super) async fn run(&self) -> Result<(), AnyError> {
-        let Opened { client, object } = self.access.open(&self.dir).await?;
+        let OpenedObject { client, object } = self.access.open(&self.dir).await?;
         if object.attributes.r#type != Ftype3::Dir {
             return Err("the benchmark needs a directory".into());
         }
         let name = format!("rpcrdma-bench-{}", std::process::id());
         let parent = object.handle;
-        let bed = Arc::new(self.bed(client, &parent, &name).await?);
-        let done = self.measure_all(&bed).await;
-        // Also after a failure, which counts for more than one to remove.
-        let removed = clean_up(&bed, &parent, &name).await;
+        let workspace = Arc::new(self.workspace(client, &parent, &name).await?);
+        let done = self.measure_all(&workspace).await;
+        // This also runs after a failure. An error of the benchmark takes precedence over one of
+        // the removal.
+        let removed = clean_up(&workspace, &parent, &name).await;
         done?;
         Ok(removed?)
     }
 
-    async fn bed(
+    async fn workspace(
         &self,
         client: Client<Channel>,
         parent: &FileHandle,
         name: &str,
-    ) -> Result<Bed, ClientError> {
+    ) -> Result<Workspace, ClientError> {
         let attributes = Sattr3 {
             mode: SetMode3::True(0o700),
             ..Sattr3::UNSET
@@ -143,7 +144,7 @@ impl Bench {
         let data = data.into_shared(size);
         let how = StableHow::FileSync;
         client.write(&file, 0, data.clone(), how).await?;
-        Ok(Bed {
+        Ok(Workspace {
             client,
             dir,
             file,
@@ -151,20 +152,20 @@ impl Bench {
         })
     }
 
-    async fn measure_all(&self, bed: &Arc<Bed>) -> Result<(), AnyError> {
-        self.title(bed.data.len())?;
+    async fn measure_all(&self, workspace: &Arc<Workspace>) -> Result<(), AnyError> {
+        self.title(workspace.data.len())?;
         let mut created = vec![0; self.depth.into()];
         for operation in Operation::ALL {
             let end = Instant::now() + self.duration;
             let began = Instant::now();
-            // Those that are left end with the set, if one fails.
+            // If one worker fails, dropping the set stops the others.
             let mut workers = JoinSet::new();
             for (worker, count) in created.iter().enumerate() {
                 let until = match operation {
                     Operation::Remove => Until::Count(*count),
                     _ => Until::Time(end),
                 };
-                workers.spawn(work(bed.clone(), operation, worker, until));
+                workers.spawn(work(workspace.clone(), operation, worker, until));
             }
             let mut times = Times::new(3)?;
             while let Some(done) = workers.join_next().await {
@@ -214,10 +215,14 @@ impl Bench {
     }
 }
 
-/// Removes what the benchmark has made.
-async fn clean_up(bed: &Bed, parent: &FileHandle, name: &str) -> Result<(), ClientError> {
+/// Removes the objects that the benchmark created.
+async fn clean_up(
+    workspace: &Workspace,
+    parent: &FileHandle,
+    name: &str,
+) -> Result<(), ClientError> {
     let mut left = Vec::new();
-    let mut stream = bed.client.read_dir(&bed.dir);
+    let mut stream = workspace.client.read_dir(&workspace.dir);
     while let Some(entries) = stream.next().await? {
         left.extend(entries.into_iter().map(|entry| entry.name));
     }
@@ -225,14 +230,14 @@ async fn clean_up(bed: &Bed, parent: &FileHandle, name: &str) -> Result<(), Clie
         .iter()
         .filter(|name| !matches!(&name[..], b"." | b".."))
     {
-        bed.client.remove(&bed.dir, name).await?;
+        workspace.client.remove(&workspace.dir, name).await?;
     }
-    bed.client.remove_dir(parent, name).await
+    workspace.client.remove_dir(parent, name).await
 }
 
-/// Makes calls, one after the other. At least one, so that each operation has a latency.
+/// Makes successive calls, and at least one, so that each operation has a latency.
 async fn work(
-    bed: Arc<Bed>,
+    workspace: Arc<Workspace>,
     operation: Operation,
     worker: usize,
     until: Until,
@@ -248,7 +253,7 @@ async fn work(
         }
         let name = format!("{worker}-{}", times.len());
         let began = Instant::now();
-        once(&bed, operation, &name).await?;
+        once(&workspace, operation, &name).await?;
         times.record(u64::try_from(began.elapsed().as_nanos())?)?;
     }
 }
@@ -269,13 +274,13 @@ fn create<'c>(
 }
 
 /// Makes one call.
-async fn once(bed: &Bed, operation: Operation, name: &str) -> Result<(), ClientError> {
-    let Bed {
+async fn once(workspace: &Workspace, operation: Operation, name: &str) -> Result<(), ClientError> {
+    let Workspace {
         client,
         dir,
         file,
         data,
-    } = bed;
+    } = workspace;
     let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
     match operation {
         Operation::Null => client.stubs().null().await?,

@@ -1,4 +1,4 @@
-//! What a service manager is told: the protocol of sd_notify(3).
+//! Notifies a service manager by the protocol of sd_notify(3).
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,12 +6,12 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells the service manager a state, such as `READY=1`, if there is one that wants to know.
+/// Sends a state, such as `READY=1`, to the service manager, if there is one that listens.
 pub(super) fn notify(state: &str) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Err(error) = send(&socket, state)
     {
-        tracing::warn!(%error, state, "the service manager can't be told");
+        tracing::warn!(%error, state, "can't notify the service manager");
     }
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_arrives_at_names_and_paths() {
+    fn states_reach_abstract_and_path_sockets() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let of_path = UnixDatagram::bind(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Which file system `rpcrdma nfs serve` serves, and how.
+//! The file system that `rpcrdma nfs serve` exports, and its settings.
 
 use std::path::PathBuf;
 #[cfg(target_os = "linux")]
@@ -20,39 +20,39 @@ const ANONYMOUS: u32 = 65534;
 
 #[derive(clap::Args)]
 pub(super) struct Offer {
-    /// Directory of this host to serve, with all that is below it on the same mount.
+    /// Directory of this host to serve, with everything below it on the same mount.
     #[arg(value_name = "DIR", required_unless_present_any = ["memory", "config"])]
     pub(super) dir: Option<PathBuf>,
-    /// Serve a file system in memory instead. It is empty at the start, and lost in the end.
+    /// Serve an in-memory file system instead. It is empty at the start, and lost at the end.
     #[arg(long, conflicts_with = "dir")]
     pub(super) memory: bool,
-    /// Bytes of memory that the file system in memory may take.
+    /// Maximum bytes of the in-memory file system.
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "1G",
         conflicts_with = "dir")]
     pub(super) size: u64,
-    /// Whose calls are those of user 65534: `none`, `root` or `all`. User 0 is squashed by default
-    /// if a directory is served.
+    /// Users to squash to user 65534: `none`, `root` or `all`. By default user 0 is squashed if a
+    /// directory is served.
     #[arg(long, value_name = "WHOSE", value_parser = squash)]
     squash: Option<Squash>,
-    /// User whose calls those of squashed users are; 65534 by default.
+    /// User of squashed users (default 65534).
     #[arg(long, value_name = "UID")]
     anonuid: Option<u32>,
-    /// Group of that user; 65534 by default.
+    /// Group of squashed users (default 65534).
     #[arg(long, value_name = "GID")]
     anongid: Option<u32>,
     /// Refuse all changes.
     #[arg(long)]
     read_only: bool,
     /// Network whose clients may use the export, like 192.0.2.0/24 or 2001:db8::1; can be repeated.
-    /// Every client may by default.
+    /// By default every client may use it.
     #[arg(long = "network", value_name = "NETWORK")]
     networks: Vec<Network>,
-    /// File with the key of the file handles, which is created if it is not there. Without it, the
-    /// key is `nfs-handle-key` in the folder for state.
+    /// File with the key of the file handles, which is created if it does not exist. The default is
+    /// `nfs-handle-key` in the folder for state.
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
     key: Option<PathBuf>,
-    /// Reply before changes of names and attributes are on stable storage. Faster; a crash of this
-    /// host may undo what clients take for done.
+    /// Reply before changes of names and attributes are on stable storage. This is faster, but a
+    /// crash of this host may undo confirmed changes.
     #[arg(long = "async", conflicts_with = "memory")]
     is_async: bool,
 }
@@ -77,12 +77,13 @@ impl Offer {
 
 #[cfg(target_os = "linux")]
 impl Offer {
-    /// Opens the directory, and says what this process may not do with it.
+    /// Opens the directory, and prints the operations that this process is not permitted to do with
+    /// it.
     pub(super) fn open(&self, dir: &Path) -> Result<HostFileSystem, Box<dyn Error>> {
         HandleKeyFile(self.key_file()?).open(dir, !self.is_async)
     }
 
-    /// Returns the directories of a configuration file, none at first.
+    /// Returns the directories of a configuration file. There are none at first.
     pub(super) fn dirs(&self) -> Result<ServedDirs, Box<dyn Error>> {
         let key_file = HandleKeyFile(self.key_file()?);
         Ok(ServedDirs::new(key_file))
@@ -95,7 +96,7 @@ impl Offer {
         }
     }
 
-    /// Checks that no argument says what the exports of the configuration file say.
+    /// Checks that no argument is set that belongs to the exports of a configuration file.
     pub(super) fn has_no_settings(&self) -> Result<(), UsageError> {
         let is_anonymous = self.anonuid.is_some() || self.anongid.is_some();
         let is_limited = self.squash.is_some() || self.read_only || !self.networks.is_empty();

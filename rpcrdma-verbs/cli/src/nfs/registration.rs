@@ -1,21 +1,21 @@
-//! `--rpcbind`: the server's addresses at the rpcbind of this host.
+//! `--rpcbind`: registers the server's addresses with the rpcbind of this host.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindTransport};
 
-/// NFS and MOUNT, each with its version (RFC 1813, sections 2 and 5.1.2).
+/// The programs and versions of NFS and MOUNT (RFC 1813, sections 2 and 5.1.2).
 const NFS: (u32, u32) = (100_003, 3);
 const MOUNT: (u32, u32) = (100_005, 3);
 
-/// What is registered. It is removed when it is dropped.
+/// The registered entries. Dropping this value removes them.
 pub(super) struct Registration {
     rpcbind: Rpcbind,
     entries: Vec<RpcbindEntry>,
 }
 
-/// Returns the addresses to register for one at which a server listens: a socket at `::` has
-/// clients of IPv4, too.
+/// Returns the addresses to register for a listening address: a socket at `::` also serves IPv4
+/// clients.
 fn addresses(listening: SocketAddr) -> Vec<SocketAddr> {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listening.port()));
     match listening {
@@ -46,7 +46,7 @@ fn entries(tcp: SocketAddr, rdma: Option<SocketAddr>) -> Vec<RpcbindEntry> {
 
 impl Registration {
     /// Registers a server that listens at addresses: over TCP, and over RDMA if there is a second
-    /// one. Says why if that is not possible; clients that know the ports need no rpcbind.
+    /// one. Prints the error if that fails; clients that know the ports need no rpcbind.
     pub(super) fn of(listening: &[SocketAddr]) -> Self {
         let entries = match listening {
             [tcp, rdma @ ..] => entries(*tcp, rdma.first().copied()),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_for_both_families_is_registered_for_both() {
+    fn a_dual_stack_socket_is_registered_for_both_families() {
         let of = |tcp: &str, rdma: Option<&str>| {
             let entries = entries(tcp.parse().unwrap(), rdma.map(|rdma| rdma.parse().unwrap()));
             let entry = |entry: RpcbindEntry| (entry.program, entry.netid());

@@ -1,4 +1,4 @@
-//! `HOST:/PATH`: an object of an NFSv3 server, and the way to it.
+//! `HOST:/PATH`: an object of an NFSv3 server, and the connection to it.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,35 +15,35 @@ use crate::units::time;
 
 pub(super) type AnyError = Box<dyn Error>;
 
-/// How a server is reached, and as whom.
+/// The transport to a server, and the user of its calls.
 #[derive(Clone, clap::Args)]
 pub(super) struct Access {
     /// TCP port of the server for NFS.
     #[arg(long, value_name = "PORT", default_value_t = TCP_PORT)]
     tcp: u16,
-    /// TCP port of the server for MOUNT, by default that of `--tcp`. Linux: `rpc.mountd --port`.
+    /// TCP port of the server for MOUNT (default: that of `--tcp`). Linux: `rpc.mountd --port`.
     #[arg(long, value_name = "PORT")]
     mount: Option<u16>,
-    /// NFS is over RDMA, at this port of the server, 20049 by default. MOUNT is over TCP.
+    /// Use NFS over RDMA at this port of the server (default 20049). MOUNT uses TCP.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "20049",
         require_equals = true)]
     rdma: Option<u16>,
-    /// RDMA device of this host, as `rpcrdma devices` lists it, for `--rdma`; the default is iWARP
+    /// RDMA device of this host for `--rdma`, as listed by `rpcrdma devices`. The default is iWARP
     /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// User that calls.
+    /// User of the calls.
     #[arg(long, default_value_t = 0)]
     uid: u32,
-    /// Group that calls.
+    /// Group of the calls.
     #[arg(long, default_value_t = 0)]
     gid: u32,
-    /// Time that each call may take.
+    /// Timeout of each call.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     timeout: Duration,
 }
 
-/// An object of a server by its path.
+/// The path of an object of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     host: String,
@@ -51,20 +51,20 @@ pub(super) struct Remote {
 }
 
 /// A client, and an object of its server.
-pub(super) struct Opened {
+pub(super) struct OpenedObject {
     pub(super) client: Client<Channel>,
     pub(super) object: Object,
 }
 
 /// A client, and a name in a directory of its server.
-pub(super) struct Place {
+pub(super) struct RemoteName {
     pub(super) client: Client<Channel>,
     pub(super) dir: FileHandle,
     pub(super) name: String,
 }
 
 impl Remote {
-    /// Parses `HOST:/PATH`; `None` if the text is something else, such as a path of this host.
+    /// Parses `HOST:/PATH`. Returns `None` for other text, such as a path of this host.
     pub(super) fn new(text: &str) -> Option<Self> {
         let (host, path) = text.split_once(":/")?;
         if host.is_empty() || host.contains('/') {
@@ -82,7 +82,7 @@ impl Remote {
         Self::new(text).ok_or_else(|| format!("{text} is not like server:/path"))
     }
 
-    /// Returns the path of the parent, and the name there; `None` for the root.
+    /// Returns the path of the parent and the name in it, or `None` for the root.
     fn split(&self) -> Option<(&str, &str)> {
         let (parent, name) = self.path.rsplit_once('/')?;
         let parent = if parent.is_empty() { "/" } else { parent };
@@ -105,7 +105,7 @@ impl Access {
         CallOptions::DEFAULT.credentials(user).timeout(self.timeout)
     }
 
-    /// Asks for the handle of a directory.
+    /// Requests the handle of a directory (MNT).
     async fn mount(&self, host: &str, path: &str) -> Result<FileHandle, AnyError> {
         let port = self.mount.unwrap_or(self.tcp);
         let channel = connect_tcp(host, port).await?;
@@ -125,25 +125,25 @@ impl Access {
         Ok(Client::new(channel, self.options(), root).await?)
     }
 
-    /// Mounts the directory in which an object is, whether the object is there or not.
-    pub(super) async fn place(&self, remote: &Remote) -> Result<Place, AnyError> {
+    /// Mounts the directory of an object, whether or not the object exists.
+    pub(super) async fn place(&self, remote: &Remote) -> Result<RemoteName, AnyError> {
         let (parent, name) = remote.split().ok_or("the path has no name")?;
         let dir = self.mount(&remote.host, parent).await?;
-        Ok(Place {
+        Ok(RemoteName {
             client: self.connect(&remote.host, dir).await?,
             dir,
             name: name.to_owned(),
         })
     }
 
-    /// Finds an object: it may be a directory that is mounted itself, or a name in one.
-    pub(super) async fn open(&self, remote: &Remote) -> Result<Opened, AnyError> {
+    /// Finds an object: either a directory that can be mounted itself, or a name in one.
+    pub(super) async fn open(&self, remote: &Remote) -> Result<OpenedObject, AnyError> {
         let refused = match self.mount(&remote.host, &remote.path).await {
             Ok(handle) => {
                 let client = self.connect(&remote.host, handle).await?;
                 let attributes = client.attributes(&handle).await?;
                 let object = Object { handle, attributes };
-                return Ok(Opened { client, object });
+                return Ok(OpenedObject { client, object });
             }
             Err(error) => error,
         };
@@ -151,9 +151,9 @@ impl Access {
         if !may_be_file || remote.split().is_none() {
             return Err(refused);
         }
-        let Place { client, dir, name } = self.place(remote).await?;
+        let RemoteName { client, dir, name } = self.place(remote).await?;
         let object = client.lookup(&dir, &name).await?;
-        Ok(Opened { client, object })
+        Ok(OpenedObject { client, object })
     }
 }
 

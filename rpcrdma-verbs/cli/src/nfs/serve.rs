@@ -1,4 +1,4 @@
-//! `rpcrdma nfs serve`: exports over TCP and RDMA until a signal comes.
+//! `rpcrdma nfs serve`: serves exports over TCP and RDMA until a signal arrives.
 
 use std::error::Error;
 use std::io;
@@ -30,25 +30,25 @@ const METRICS_NAME: &str = "nfs";
 pub(super) struct Serve {
     #[command(flatten)]
     offer: Offer,
-    /// File with exports and limits, in TOML. SIGHUP reads it again. With a directory or --memory it
-    /// has limits alone.
+    /// File with exports and limits, in TOML. SIGHUP reloads it. With a directory or --memory it
+    /// has only limits.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the file of --config and end.
+    /// Check the file of --config, and exit.
     #[arg(long, requires = "config")]
     check_config: bool,
     /// Address for NFS and MOUNT over TCP; the default port is 2049.
     #[arg(long, value_name = "ADDR", value_parser = tcp_address, default_value = "0.0.0.0")]
     tcp: SocketAddr,
-    /// Serve NFS over RDMA, too, at this address, 0.0.0.0 by default; the default port is 20049.
+    /// Also serve NFS over RDMA at this address (default 0.0.0.0, port 20049).
     #[arg(long, value_name = "ADDR", value_parser = rdma_address, num_args = 0..=1,
         default_missing_value = "0.0.0.0", require_equals = true)]
     rdma: Option<SocketAddr>,
-    /// RDMA device of this host, as `rpcrdma devices` lists it, for `--rdma`; the default is iWARP
+    /// RDMA device of this host for `--rdma`, as listed by `rpcrdma devices`. The default is iWARP
     /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Traffic class of RDMA connections: the DSCP times four, as RDMA_OPTION_ID_TOS has it.
+    /// Traffic class of RDMA connections: the DSCP times four, as in RDMA_OPTION_ID_TOS.
     #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
     traffic_class: Option<u8>,
     /// Threads that serve connections over RDMA, each with a driver.
@@ -57,8 +57,8 @@ pub(super) struct Serve {
     /// Path that clients mount.
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     export: String,
-    /// Register the services at the rpcbind of this host, and remove them in the end. Without
-    /// rpcbind, the server serves nevertheless.
+    /// Register the services with the rpcbind of this host, and remove them at the end. The server
+    /// starts even without rpcbind.
     #[arg(long)]
     rpcbind: bool,
     #[cfg(feature = "metrics")]
@@ -66,7 +66,7 @@ pub(super) struct Serve {
     metrics: crate::exporter::Options,
 }
 
-/// Makes the exports of a configuration, all of them or none.
+/// Creates the exports of a configuration: all of them or none.
 type MakeExports<'a, F> = dyn FnMut(&NfsConfig) -> Result<Vec<Export<F>>, Box<dyn Error>> + 'a;
 
 impl Serve {
@@ -98,7 +98,7 @@ impl Serve {
         }
     }
 
-    /// Says whether the settings could be served: nothing is opened for it or created.
+    /// Checks whether the settings could be served, without opening or creating anything.
     fn check(&self, config: Option<NfsConfig>) -> Result<(), Box<dyn Error>> {
         let exports = config.map(|config| config.exports).unwrap_or_default();
         let is_given = self.offer.dir.is_some() || self.offer.memory;
@@ -111,13 +111,13 @@ impl Serve {
         Ok(())
     }
 
-    /// Serves exports until a signal comes.
+    /// Serves exports until a signal arrives.
     async fn serve<F: FileSystem>(
         &self,
         config: Option<NfsConfig>,
         make: &mut MakeExports<'_, F>,
     ) -> Result<(), Box<dyn Error>> {
-        // Before anything is offered, so that no signal is missed.
+        // This comes before the services start, so that no signal is missed.
         let mut signals = Signals::new(self.config.is_some())?;
         let config = config.unwrap_or(NfsConfig {
             limits: oncrpc::ServerLimits::new(),
@@ -130,7 +130,7 @@ impl Serve {
         self.announce(&exports, server.local_addrs(), device.as_ref())?;
         notify("READY=1");
 
-        while signals.next().await == Told::Reload {
+        while signals.next().await == SignalAction::Reload {
             match self.reload(&exports, &control, make) {
                 Ok(count) => outln!("reloaded exports={count}"),
                 Err(error) => eprintln!("rpcrdma: the earlier settings stay: {error}"),
@@ -148,7 +148,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Takes the settings of the file, all or none, and returns how many exports there are.
+    /// Applies the settings of the file, all or none, and returns the number of exports.
     fn reload<F: FileSystem>(
         &self,
         exports: &ExportTable<F>,
@@ -208,7 +208,7 @@ impl Serve {
         Ok((server.start().await?, used))
     }
 
-    /// Says where the services are. The first line is for programs.
+    /// Prints the addresses of the services. The first line is for programs.
     fn announce<F: FileSystem>(
         &self,
         exports: &ExportTable<F>,
@@ -231,8 +231,8 @@ impl Serve {
         let first = paths.first().copied().unwrap_or("/");
         let mount = |proto, port| {
             outln!(
-                "    mount -t nfs -o \
-                vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock ADDR:{first} /mnt",
+                "    mount -t nfs -o vers=3,proto={proto},port={port},\
+                 mountproto=tcp,mountport={},nolock ADDR:{first} /mnt",
                 tcp.port(),
             );
             Ok::<(), OutputError>(())
@@ -245,17 +245,17 @@ impl Serve {
     }
 }
 
-/// Checks that exports are either in the file or in the arguments.
+/// Checks that exports are set either in the file or in the arguments.
 fn check_exports(exports: &[super::config::DirExport], is_given: bool) -> Result<(), UsageError> {
     let wrong = match (exports.is_empty(), is_given) {
-        (true, false) => "the configuration has no export, and there is no directory",
+        (true, false) => "there is no export in the configuration, and no directory",
         (false, true) => "there is a directory or --memory, and the configuration has exports",
         _ => return Ok(()),
     };
     Err(UsageError(wrong.to_owned()))
 }
 
-/// The export of the arguments, whatever the limits of the file are.
+/// Returns the export of the arguments. The file sets only limits in this case.
 fn one_export<F: FileSystem>(
     export: Export<F>,
 ) -> impl FnMut(&NfsConfig) -> Result<Vec<Export<F>>, Box<dyn Error>> {
@@ -265,14 +265,14 @@ fn one_export<F: FileSystem>(
     }
 }
 
-/// What a signal wants.
+/// The action that a signal requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum SignalAction {
     End,
     Reload,
 }
 
-/// SIGTERM, SIGINT, and SIGHUP where there is a file to be read again.
+/// SIGTERM, SIGINT, and SIGHUP if there is a file to reload.
 struct Signals {
     ends: [Signal; 2],
     hangup: Option<Signal>,
@@ -288,8 +288,8 @@ impl Signals {
         Ok(Self { ends, hangup })
     }
 
-    /// Waits for the next one.
-    async fn next(&mut self) -> Told {
+    /// Waits for the next signal.
+    async fn next(&mut self) -> SignalAction {
         let [terminate, interrupt] = &mut self.ends;
         let hangup = &mut self.hangup;
         let reload = async {
@@ -299,15 +299,15 @@ impl Signals {
             }
         };
         tokio::select! {
-            _ = terminate.recv() => Told::End,
-            _ = interrupt.recv() => Told::End,
-            _ = reload => Told::Reload,
+            _ = terminate.recv() => SignalAction::End,
+            _ = interrupt.recv() => SignalAction::End,
+            _ = reload => SignalAction::Reload,
         }
     }
 
-    /// Waits for the next one that ends the server.
+    /// Waits for the next signal that ends the server.
     async fn end(&mut self) {
-        while self.next().await != Told::End {}
+        while self.next().await != SignalAction::End {}
     }
 }
 
@@ -319,7 +319,7 @@ fn rdma_address(text: &str) -> Result<SocketAddr, String> {
     address_or_port(text, PORT)
 }
 
-/// Parses an address, with a port for one that has none. Port 0 stands for any that is free.
+/// Parses an address, and adds the port if it is missing. Port 0 selects any free port.
 fn address_or_port(text: &str, port: u16) -> Result<SocketAddr, String> {
     let without = |_| address(text).map(|address| SocketAddr::new(address.ip(), port));
     text.parse().or_else(without)
@@ -330,7 +330,5 @@ fn path(text: &str) -> Result<String, String> {
     if text.starts_with('/') {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "{text} is no path from the root, like / or /export"
-    ))
+    Err(format!("{text} is not an absolute path, like / or /export"))
 }

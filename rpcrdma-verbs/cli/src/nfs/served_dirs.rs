@@ -1,4 +1,4 @@
-//! The directories that are served: each is opened once, also where settings change.
+//! The served directories: each is opened once, even if settings change.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -19,7 +19,8 @@ fn at(path: &Path, error: io::Error) -> String {
 }
 
 impl HandleKeyFile {
-    /// Opens a directory, and says what this process may not do with it.
+    /// Opens a directory, and prints the operations that this process is not permitted to do with
+    /// it.
     pub(super) fn open(&self, dir: &Path, sync: bool) -> Result<HostFileSystem, Box<dyn Error>> {
         let key_file = &self.0;
         let served = dir.canonicalize().map_err(|error| at(dir, error))?;
@@ -43,10 +44,10 @@ impl HandleKeyFile {
     }
 }
 
-/// A directory, as long as it is the same one at its path, and whether it is served with `sync`.
+/// The identity of a directory (path, device and inode), and whether it is served with `sync`.
 type DirKey = (PathBuf, u64, u64, bool);
 
-/// The directories that are open.
+/// The open directories.
 pub(super) struct ServedDirs {
     key_file: HandleKeyFile,
     open: HashMap<DirKey, Arc<HostFileSystem>>,
@@ -60,15 +61,15 @@ impl ServedDirs {
         }
     }
 
-    /// Returns the exports of a configuration. What was open before stays open, so that clients
-    /// keep their mounts; what is not in the configuration is closed. On an error, all stays as it
-    /// is.
+    /// Returns the exports of a configuration. Directories that were open before stay open, so that
+    /// clients keep their mounts; those that are not in the configuration are closed. After an
+    /// error, nothing changes.
     pub(super) fn exports(
         &mut self,
         exports: &[DirExport],
     ) -> Result<Vec<Export<HostFileSystem>>, Box<dyn Error>> {
         if exports.is_empty() {
-            return Err("the configuration has no export, and there is no directory".into());
+            return Err("there is no export in the configuration, and no directory".into());
         }
         let mut open = HashMap::new();
         let mut made = Vec::new();

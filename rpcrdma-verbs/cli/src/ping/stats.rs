@@ -1,4 +1,4 @@
-//! What `ping` prints, and what it counts.
+//! The output and the statistics of `ping`.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) struct PingStats {
     failed: u64,
     connections: u64,
     lost: u64,
-    /// The nanoseconds of the calls that were answered: three digits of each.
+    /// The round-trip times of answered calls in nanoseconds, with three significant digits.
     times: Histogram<u64>,
     json: bool,
     device: String,
@@ -43,7 +43,7 @@ impl PingStats {
         self.answered > 0 && self.failed == 0
     }
 
-    /// Prints a line: of text, or an object of JSON.
+    /// Prints a line of text, or a JSON object.
     fn print(
         &self,
         text: fmt::Arguments<'_>,
@@ -57,7 +57,7 @@ impl PingStats {
         Ok(())
     }
 
-    /// Prints what has happened to the connection.
+    /// Prints an event of the connection.
     pub(super) fn notice(&mut self, event: &LocalEvent) -> Result<(), OutputError> {
         match event {
             LocalEvent::Connected(version) => {
@@ -82,7 +82,7 @@ impl PingStats {
         }
     }
 
-    /// Prints that a call was answered; the text says what and by whom.
+    /// Prints that a call was answered; `text` describes the call and the server.
     pub(super) fn answered(&mut self, text: &str, took: Duration) -> Result<(), OutputError> {
         self.answered += 1;
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -94,7 +94,7 @@ impl PingStats {
         )
     }
 
-    /// Prints why a call has failed.
+    /// Prints the error of a failed call.
     pub(super) fn failed(&mut self, error: &dyn fmt::Display) -> Result<(), OutputError> {
         self.failed += 1;
         let call = self.sent;
@@ -147,5 +147,5 @@ impl PingStats {
     }
 }
 
-/// The most nanoseconds that are told apart: a day.
+/// The maximum recorded time in nanoseconds: a day.
 const MOST: u64 = 86_400_000_000_000;

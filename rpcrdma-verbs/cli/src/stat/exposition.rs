@@ -38,7 +38,7 @@ impl FromStr for Page {
                 page.comment(comment);
             } else if !line.is_empty() {
                 let (name, value) = sample(line)
-                    .ok_or_else(|| format!("line {} is no metric: {line:.60}", number + 1))?;
+                    .ok_or_else(|| format!("line {} is not a metric: {line:.60}", number + 1))?;
                 page.samples.insert(name, value);
             }
         }
@@ -54,7 +54,7 @@ impl Page {
         }
     }
 
-    /// Returns the kind of a metric. The samples of a histogram have names of their own.
+    /// Returns the kind of a metric. The samples of a histogram have derived names.
     pub(super) fn kind(&self, metric: &str) -> &str {
         let suffixes = ["_bucket", "_sum", "_count"];
         let family = suffixes
@@ -85,7 +85,7 @@ fn sample(line: &str) -> Option<(SampleName, f64)> {
     (has_time && words.next().is_none()).then_some((name, value))
 }
 
-/// Parses labels, and returns what follows them.
+/// Parses labels, and returns the rest of the line.
 fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut labels = Vec::new();
     loop {
@@ -100,7 +100,7 @@ fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     }
 }
 
-/// Parses a value after its first quotation mark, and returns what follows the last.
+/// Parses a value after its opening quotation mark, and returns the rest after the closing one.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -121,7 +121,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
-    /// The example of the format's own page, in part.
+    /// A part of the example in the documentation of the format.
     const EXAMPLE: &str = r#"
 # HELP http_requests_total The total number of HTTP requests.
 # TYPE http_requests_total counter
@@ -171,7 +171,7 @@ http_request_duration_seconds_count 144320
     }
 
     #[test]
-    fn other_text_is_refused_at_its_line() {
+    fn malformed_lines_are_reported() {
         for line in [
             "<html>",
             "a",
@@ -188,7 +188,7 @@ http_request_duration_seconds_count 144320
         ] {
             let error = format!("ok 1\n{line}").parse::<Page>().unwrap_err();
             assert!(
-                error.starts_with("line 2 is no metric: "),
+                error.starts_with("line 2 is not a metric: "),
                 "{line}: {error}"
             );
         }

@@ -1,4 +1,4 @@
-//! A page of a server, by HTTP.
+//! Reads a page from a server by HTTP.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use crate::timed_stream::TimedStream;
 
-/// The longest page.
+/// The maximum bytes of a page.
 const MAX_PAGE: u64 = 16 << 20;
 
-/// Reads the page of the metrics.
+/// Reads the page of metrics.
 pub(super) fn get(server: SocketAddr, timeout: Duration) -> io::Result<String> {
     let began = Instant::now();
     let stream = TcpStream::connect_timeout(&server, timeout.max(Duration::from_millis(1)))?;
     let mut stream = TimedStream::new(stream, timeout.saturating_sub(began.elapsed()));
-    // In version 1.0 the page ends with the connection.
+    // In HTTP 1.0 the page ends with the connection.
     let request = format!(
         "GET /metrics HTTP/1.0\r\nHost: {server}\r\nAccept: text/plain;version=0.0.4\r\n\r\n"
     );
@@ -27,9 +27,9 @@ pub(super) fn get(server: SocketAddr, timeout: Duration) -> io::Result<String> {
     body(&answer).map_err(io::Error::other)
 }
 
-/// Returns the body of an answer.
+/// Returns the body of a response.
 fn body(answer: &[u8]) -> Result<String, String> {
-    let text = str::from_utf8(answer).map_err(|_| "the answer is no text")?;
+    let text = str::from_utf8(answer).map_err(|_| "the response is not text")?;
     let no_http = || "the answer is not HTTP".to_owned();
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(no_http)?;
     let line = head.lines().next().unwrap_or_default();
@@ -56,14 +56,14 @@ mod tests {
     use super::body;
 
     #[test]
-    fn answers_have_a_body_or_say_why_not() {
+    fn responses_have_a_body_or_an_error() {
         let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na\n";
         assert_eq!(body(whole.as_bytes()), Ok("a\n".to_owned()));
         assert_eq!(body(b"HTTP/1.0 200 OK\r\n\r\nb"), Ok("b".to_owned()));
         for (answer, error) in [
             (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "the answer is not HTTP"),
             (b"ICY 200 OK\r\n\r\n", "the answer is not HTTP"),
-            (b"\xff\xff", "the answer is no text"),
+            (b"\xff\xff", "the response is not text"),
             (
                 b"HTTP/1.1 404 Not Found\r\n\r\n",
                 "the server answers 404 Not Found",

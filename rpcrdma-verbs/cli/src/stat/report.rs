@@ -1,4 +1,4 @@
-//! What is printed of a page of metrics.
+//! The report of a page of metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::exposition::{Page, SampleName};
 
-/// A page, and an earlier one with the time between both.
+/// A page, and optionally an earlier one with the time in between.
 pub(super) struct Report<'a> {
     page: &'a Page,
     earlier: Option<(&'a Page, Duration)>,
@@ -19,14 +19,14 @@ struct Procedure {
     calls: f64,
     failed: f64,
     per_second: f64,
-    /// How many calls took no longer than so many seconds.
+    /// The number of calls with a duration up to each bound in seconds.
     buckets: Vec<(f64, f64)>,
 }
 
-/// What is at the beginning of a line of a procedure: program, version and name.
+/// The key of a procedure in a table: program, version and name.
 type Key<'a> = [&'a str; 3];
 
-/// Both ends of calls, with the heading of their table.
+/// The two ends of calls, with the headings of their tables.
 const ENDS: [(&str, &str); 2] = [("server", "calls served"), ("client", "calls made")];
 
 impl<'a> Report<'a> {
@@ -34,8 +34,8 @@ impl<'a> Report<'a> {
         Self { page, earlier }
     }
 
-    /// Returns by how much a value has grown since the earlier page: since the start without one,
-    /// and where it has shrunk, because the server was started again.
+    /// Returns the growth of a value since the earlier page. Without an earlier page, or if the
+    /// value has shrunk because the server restarted, it is the growth since the start.
     fn growth(&self, name: &SampleName, value: f64) -> f64 {
         let earlier = self.earlier.and_then(|(page, _)| page.samples.get(name));
         earlier
@@ -149,7 +149,7 @@ impl<'a> Report<'a> {
         all
     }
 
-    /// Returns the metrics that no table has: as text, with what they have changed in a second.
+    /// Returns the metrics that are not in a table, as text with their change per second.
     fn others(&self, with_zeros: bool) -> impl Iterator<Item = (String, f64, Option<f64>)> {
         let tables = ENDS.map(|(end, _)| format!("rpc_{end}_call"));
         let samples = self.page.samples.iter();
@@ -164,14 +164,14 @@ impl<'a> Report<'a> {
                 .map(|(label, value)| format!("{label}={value}"))
                 .collect();
             let text = [vec![name.metric.clone()], labels].concat().join(" ");
-            // What a peer or a file named is not to move the cursor.
+            // Text from a peer or a file must not move the cursor.
             let text = text.replace(char::is_control, "?");
             (text, *value, self.per_second(name, *value))
         })
     }
 }
 
-/// Returns the bound that a part of the calls did not exceed, as text.
+/// Returns the upper bound for this fraction of the calls, as text.
 fn quantile(buckets: &[(f64, f64)], part: f64) -> String {
     let all = buckets.last().map_or(0.0, |(_, count)| *count);
     if all <= 0.0 {
@@ -194,7 +194,7 @@ fn seconds(seconds: f64) -> String {
         under if under < 1.0 => (seconds * 1e3, "ms"),
         _ => (seconds, "s"),
     };
-    // Bounds have few digits: what is beyond them comes from the conversion.
+    // Bounds have few digits; further digits come from the conversion.
     format!("{}{unit}", (number * 1e3).round() / 1e3)
 }
 
@@ -226,7 +226,7 @@ rpc_server_connections{{server=\"nfs\"}} 0
     }
 
     #[test]
-    fn a_page_is_a_table() {
+    fn one_page_makes_a_table() {
         let page = page(100, 50);
         let report = Report::new(&page, None);
         let lines = report.lines(false);
@@ -247,12 +247,12 @@ rpc_server_connections{{server=\"nfs\"}} 0
     }
 
     #[test]
-    fn two_pages_have_rates() {
+    fn two_pages_make_rates() {
         let (before, after) = (page(100, 50), page(300, 50));
         let report = Report::new(&after, Some((&before, Duration::from_secs(2))));
         let lines = report.lines(false);
         let read: Vec<_> = lines[1].split_whitespace().collect();
-        // No call took its time since.
+        // No call ended in between.
         assert_eq!(read, ["READ", "(100003.3)", "302", "2", "100.0", "-", "-"]);
         assert!(lines[2].ends_with("1000.0/s"), "{}", lines[2]);
         let json = report.json(7.5);
@@ -267,7 +267,7 @@ rpc_server_connections{{server=\"nfs\"}} 0
         assert_eq!(of("rpc_server_sent_bytes_total")["per_second"], 1000.0);
         assert_eq!(of("rpc_server_connections")["per_second"], Value::Null);
         assert_eq!(of("rpc_server_connections")["labels"]["server"], "nfs");
-        // A server that was started again counts from zero.
+        // A restarted server counts from zero.
         let report = Report::new(&before, Some((&after, Duration::from_secs(1))));
         assert!(report.lines(false)[2].ends_with("1000.0/s"));
     }

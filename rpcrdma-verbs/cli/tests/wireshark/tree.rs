@@ -1,4 +1,4 @@
-//! What a dissector shows, and what it should show.
+//! The fields that a dissector shows, and the expected fields.
 
 use xdrgen_build::Schema;
 use xdrgen_build::ir::{Type, TypeDefKind};
@@ -7,20 +7,20 @@ use xdrgen_build::value::{self, DecodeError, Limits, Node, Value};
 /// A field: name, offset in the message, length and value.
 pub(crate) type Line = (String, usize, usize, String);
 
-/// A packet with something of the dissector in it.
+/// A packet with content of the dissector.
 #[derive(Default, Debug)]
 pub(crate) struct Packet {
-    /// The fields of each message, without those of readings that fail.
+    /// The fields of each message, without those of failed readings.
     pub(crate) messages: Vec<Vec<Line>>,
-    /// What is wrong with a message.
+    /// The error of a malformed message.
     pub(crate) malformed: Option<String>,
-    /// How many notes of missing packets there are.
+    /// The number of notes about missing packets.
     pub(crate) lost: usize,
-    /// Notes of Wireshark's own: malformed packets of other dissectors.
+    /// Notes of Wireshark itself: malformed packets of other dissectors.
     pub(crate) problems: usize,
 }
 
-/// An element of PDML.
+/// A PDML element.
 #[derive(Default, Debug)]
 struct Element {
     name: String,
@@ -44,7 +44,7 @@ fn attribute(line: &str, name: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// Reads PDML, in which tshark writes each element on a line.
+/// Parses PDML, in which tshark writes each element on one line.
 pub(crate) fn packets(pdml: &str) -> Vec<Packet> {
     let mut packets = Vec::new();
     let mut open: Vec<Element> = Vec::new();
@@ -97,7 +97,7 @@ impl Element {
 
     /// Adds the fields of a message whose first byte is at `base`.
     fn lines(&self, base: usize, lines: &mut Vec<Line>) {
-        // What an overlay makes of an opaque is not whole.
+        // The reading of an opaque by an overlay is not shown as a whole.
         if self.name != "rpcrdma2.message" && self.fails() {
             return;
         }
@@ -115,7 +115,7 @@ impl Element {
         }
     }
 
-    /// Returns true for the reading of an overlay that fails: its note is directly in it.
+    /// Returns true if the reading of an overlay failed: then its note is a direct child.
     fn fails(&self) -> bool {
         self.inside
             .iter()
@@ -123,7 +123,7 @@ impl Element {
     }
 }
 
-/// Returns what the dissector shows of a packet, if it shows anything.
+/// Returns the fields of a packet, if the dissector shows any.
 fn packet(root: &Element) -> Option<Packet> {
     let protocols: Vec<&Element> = root.all("rpcrdma2");
     if protocols.is_empty() {
@@ -135,7 +135,7 @@ fn packet(root: &Element) -> Option<Packet> {
     };
     for protocol in protocols {
         packet.lost += protocol.all("rpcrdma2.lost").len();
-        // `showname` of the note is its text.
+        // `showname` of the note contains its text.
         if let [note] = protocol.all("rpcrdma2.malformed").as_slice() {
             packet.malformed = Some(note.showname.clone());
         }
@@ -152,13 +152,13 @@ fn packet(root: &Element) -> Option<Packet> {
     Some(packet)
 }
 
-/// Decodes the header of a message by the schema.
+/// Decodes the header of a message with the schema.
 pub(crate) fn decode<'s>(schema: &'s Schema, message: &[u8]) -> Result<Node<'s>, DecodeError> {
     let root = Type::Named(schema.find("rpcrdma2_xprt_hdr").unwrap());
     value::decode_prefix(schema, &root, message, &Limits::DEFAULT)
 }
 
-/// Returns the fields of a message that can be decoded.
+/// Returns the fields of a decodable message.
 pub(crate) fn expected(schema: &Schema, message: &[u8]) -> Vec<Line> {
     let node = decode(schema, message).unwrap();
     let mut lines = Vec::new();
@@ -181,8 +181,8 @@ impl Expected<'_> {
             .push((name.to_owned(), at, length, show.to_string()));
     }
 
-    /// Adds a value: elements of sequences have the name `item` if they have no parts, and otherwise
-    /// none.
+    /// Adds a value. Elements of sequences have the name `item` if they have no fields, and no name
+    /// otherwise.
     fn node(&mut self, name: &str, element: bool, node: &Node<'_>) {
         let (at, length) = (node.offset, node.length);
         let leaf = if element {
@@ -243,7 +243,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Returns the name of the struct or union that a typedef stands for.
+    /// Returns the name of the struct or union behind a typedef.
     fn definition(&self, ty: &str) -> String {
         let named = Type::Named(self.schema.find(ty).unwrap());
         let Type::Named(id) = self.schema.resolve(&named) else {

@@ -19,7 +19,7 @@ use crate::provider::{Access, Cause, RemoteMemory, Result, Sge, Status, VerbErro
 #[derive(Debug)]
 pub(in crate::provider) struct Domain {
     table: RwLock<KeyTable>,
-    /// True if the device refuses to end anything.
+    /// True if the device refuses to end objects.
     refuses: AtomicBool,
 }
 
@@ -29,11 +29,11 @@ pub(in crate::provider) struct KeyTable {
     entries: Vec<Entry>,
     free: Vec<u32>,
     random: Random,
-    /// The secret by which keys are hidden; `None` if they are not.
+    /// The secret that hides keys; `None` if they are not hidden.
     secret: Option<Secret>,
 }
 
-/// Permutes the numbers in keys, so that a peer which knows some keys cannot guess others.
+/// Permutes the numbers in keys, so that a peer that knows some keys cannot guess others.
 ///
 /// This is a Feistel network over the highest 24 bits of a key. The lowest 8 bits stay: a bind
 /// chooses them.
@@ -75,14 +75,14 @@ impl Secret {
     }
 }
 
-/// Why a peer cannot access memory.
+/// The reason why a peer cannot access memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::provider) enum RemoteError {
     /// The key names nothing that is exposed.
     Key,
     /// The key is for the peer of another queue pair.
     OtherQueuePair,
-    /// The range exceeds that which is exposed.
+    /// The range exceeds the exposed one.
     Bounds,
     /// The end of the range exceeds 64 bits.
     Wrap,
@@ -132,7 +132,7 @@ impl MemoryRange {
     }
 }
 
-/// How a work request uses our memory.
+/// The use of local memory by a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::provider) enum BufferUse {
     /// As the source of a Send or Write.
@@ -173,7 +173,7 @@ impl Domain {
         })
     }
 
-    /// Returns a domain whose keys no peer can guess.
+    /// Creates a domain whose keys a peer cannot guess.
     #[cfg(feature = "iwarp")]
     pub(in crate::provider) fn hidden() -> Arc<Self> {
         let domain = Self::new(RandomState::new().hash_one(0u64));
@@ -228,7 +228,7 @@ impl Domain {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// Runs `end`, unless the device refuses. Returns whether it ran.
+    /// Calls `end`, unless the device refuses. Returns whether it was called.
     pub(in crate::provider) fn end_unless_refused(&self, end: impl FnOnce()) -> bool {
         let agrees = !self.refuses.load(Ordering::Relaxed);
         if agrees {
@@ -361,7 +361,7 @@ impl KeyTable {
             .filter(|entry| entry.key == key)
     }
 
-    /// Checks that our memory may be used like this.
+    /// Checks that local memory may be used in this way.
     fn check_entry(&self, slice: &Sge, using: BufferUse) -> std::result::Result<(), Status> {
         match self.find(slice.key).map(|entry| entry.kind) {
             Some(Kind::Region(range))
@@ -374,7 +374,7 @@ impl KeyTable {
         }
     }
 
-    /// Checks that all entries may be used like this.
+    /// Checks that all entries may be used in this way.
     pub(in crate::provider) fn check_local(
         &self,
         slices: &[Sge],
@@ -422,7 +422,7 @@ impl KeyTable {
         allowed.then_some(()).ok_or(RemoteError::Access)
     }
 
-    /// Returns true if the key is that of a region, which several queue pairs can reach.
+    /// Returns true if the key belongs to a region, which several queue pairs can access.
     #[cfg(feature = "iwarp")]
     pub(in crate::provider) fn is_region(&self, key: u32) -> bool {
         let entry = self.find(key);
@@ -485,7 +485,7 @@ impl KeyTable {
         }
     }
 
-    /// Invalidates a window: at our own request, or at that of the peer on this queue pair.
+    /// Invalidates a window, at a local request or at that of the peer on this queue pair.
     pub(in crate::provider) fn invalidate(&mut self, key: u32, peer_on: Option<u32>) -> bool {
         // rfc: 5040-5.3-m, 5040-8.1.1-g, 5041-8.3-b, 5041-8.3.1-g
         let number = self.number(key) as usize;
@@ -523,8 +523,8 @@ pub(in crate::provider) fn total_length(slices: &[Sge]) -> u64 {
 /// changes it.
 pub(in crate::provider) unsafe fn copy_inline(slices: &[Sge]) -> Vec<u8> {
     let mut taken = vec![0; usize::try_from(total_length(slices)).unwrap_or(usize::MAX)];
-    // SAFETY: the caller promises that the source is valid; `taken` is ours, and has the same
-    // length.
+    // SAFETY: the caller promises that the source is valid; this function owns `taken`, which has
+    // the same length.
     unsafe {
         copy(slices, &[inline_entry(&mut taken)]);
     }
@@ -583,7 +583,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_keys_are_those_that_were_given_out() {
+    fn hidden_keys_round_trip() {
         // rfc: 5040-8.1.1-i, 5040-8.1.1-j
         let secret = Secret::random();
         let keys: HashSet<u32> = (0..1 << 16)
@@ -595,7 +595,7 @@ mod tests {
             })
             .collect();
         assert_eq!(keys.len(), 1 << 16);
-        // Keys of neighbours differ in about half of their bits.
+        // Keys of adjacent numbers differ in about half of their bits.
         let differences = (0..1 << 12).map(|number: u32| {
             (secret.hide(number << TAG) ^ secret.hide((number + 1) << TAG)).count_ones()
         });

@@ -39,7 +39,7 @@ impl SgList {
     }
 }
 
-/// Something that waits for a receive of a shared queue.
+/// A connection that waits for a receive of a shared queue.
 pub(in crate::provider) trait ReceiveWaiter {
     /// Continues: there is a receive.
     fn receive_posted(&self);
@@ -80,7 +80,7 @@ struct SharedReceiveState<W> {
     posted: VecDeque<PostedReceive>,
     /// Connections with a Send that waits for a receive.
     waiting: VecDeque<Weak<W>>,
-    /// The answer of the device to the request to end it; `None` before it was made.
+    /// The device's answer to the request to end the queue; `None` before the request.
     ended: Option<bool>,
 }
 
@@ -139,7 +139,7 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
         None
     }
 
-    /// Takes a receive. If there is none, `waits` is informed of the next.
+    /// Takes a receive. If there is none, `waits` is notified of the next one.
     pub(in crate::provider) fn take(&self, waits: Option<&Weak<W>>) -> Option<PostedReceive> {
         let mut state = self.lock();
         // The receive that was posted last may still be in the caches. A shared queue has no order.

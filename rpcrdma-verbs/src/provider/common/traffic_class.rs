@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The traffic class that a device gives to its new connections, if it was set.
+/// The traffic class of a device's new connections, if it was set.
 #[derive(Debug)]
 pub(in super::super) struct TrafficClass(AtomicU16);
 

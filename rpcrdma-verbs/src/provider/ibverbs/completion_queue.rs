@@ -1,4 +1,4 @@
-//! A completion queue: completions of the device, and those made in its place.
+//! A completion queue: completions of the device, and those that are created in software.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,10 +18,11 @@ use crate::provider::{Cause, Completion, Result, VerbError};
 /// A completion queue.
 pub(super) struct Queue {
     device: Arc<sys::CompletionQueue>,
-    /// Our number.
+    /// The number that this provider assigned.
     pub(super) number: u32,
-    /// Locked while a queue pair that uses it is created, or is destroyed and its completions are
-    /// taken: the device reuses the number of a queue pair as soon as it is destroyed.
+    /// Locked while a queue pair that uses the queue is created, or is destroyed and its
+    /// completions are taken: the device reuses the number of a queue pair as soon as it is
+    /// destroyed.
     lifecycle: Mutex<()>,
     state: Mutex<QueueState>,
     /// The number of events that may still arrive.
@@ -32,8 +33,8 @@ pub(super) struct Queue {
 }
 
 /// The state of a completion queue. A completion is taken from the device and converted under one
-/// lock: otherwise a thread that ends its queue pair could report the request as flushed in between,
-/// and completions could be reported in another order.
+/// lock: otherwise a thread that ends its queue pair could report the request as flushed in
+/// between, and completions could be reported in the wrong order.
 struct QueueState {
     places: Vec<ibv_wc>,
     outstanding: Outstanding,
@@ -45,7 +46,7 @@ struct QueueState {
     woken: bool,
 }
 
-/// A completion that was taken from the device, or made in its place.
+/// A completion that was taken from the device, or created in software.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) completion: Completion,
@@ -185,12 +186,12 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        // No panic separates two changes.
+        // No panic can occur between two changes.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a queue pair by its device's number, with its shared receive queue and that one's
-    /// number.
+    /// Adds a queue pair by its device number, with its shared receive queue and the number of that
+    /// queue.
     pub(super) fn add_pair(
         &self,
         device_number: u32,
@@ -212,8 +213,8 @@ impl Queue {
         self.lock().outstanding.pairs.remove(&device_number)
     }
 
-    /// Adds requests of a queue pair, which are posted next. Returns `None` if there is no room for
-    /// all of them.
+    /// Adds requests of a queue pair that are about to be posted. Returns `None` if there is no
+    /// room for all of them.
     pub(super) fn add_requests(
         &self,
         device_number: u32,
@@ -241,14 +242,14 @@ impl Queue {
         }
     }
 
-    /// Marks the queue as failed, as reported by the device.
+    /// Marks the queue as overrun, as reported by the device.
     pub(super) fn overruns(&self) {
         let mut state = self.lock();
         state.overrun = true;
         self.wake(&mut state);
     }
 
-    /// Wakes a thread that waits. The lock orders this with [`Self::acknowledge`].
+    /// Wakes a waiting thread. The lock orders this with [`Self::acknowledge`].
     fn wake(&self, state: &mut QueueState) {
         if std::mem::replace(&mut state.armed, false) {
             state.woken = true;
@@ -310,7 +311,7 @@ impl Queue {
         }
     }
 
-    /// Removes the completions of a queue pair that is gone.
+    /// Removes the completions of a destroyed queue pair.
     pub(super) fn forget(&self, pair: u32) {
         let mut state = self.lock();
         if !state.pending.is_empty() {
@@ -331,10 +332,10 @@ impl Queue {
         if std::mem::replace(&mut state.woken, false) {
             quiet(&self.wake);
         } else if self.expected.load(Ordering::Relaxed) == 0 {
-            // The device has woken twice for one arming, as siw does under load.
+            // The device sent two events for one arming, as siw does under load.
             self.device.take_event();
         }
-        // Neither waits: the channel does not block.
+        // Neither call waits: the channel does not block.
         while self.expected.load(Ordering::Relaxed) > 0 && self.device.take_event() {
             self.expected.fetch_sub(1, Ordering::Relaxed);
             state.armed = false;

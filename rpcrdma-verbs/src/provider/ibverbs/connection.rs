@@ -10,7 +10,7 @@ use super::sys::Id;
 pub(super) struct Connection {
     pub(super) id: Id,
     phase: Mutex<Phase>,
-    /// The numbers of RDMA Reads of the peer and of ours that a connect request offers.
+    /// The numbers of RDMA Reads of the peer and of this end that a connect request offers.
     pub(super) offered: (u8, u8),
     /// True if a connect request has a queue pair.
     pub(super) prepared: AtomicBool,
@@ -20,17 +20,17 @@ pub(super) struct Connection {
 /// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// We resolve the address and the route.
+    /// The address and the route are being resolved.
     Resolving,
-    /// We have sent a connect request.
+    /// The connect request was sent.
     Requesting,
-    /// The peer has sent a connect request, which waits for our answer.
+    /// The peer has sent a connect request, which waits for an answer.
     RequestReceived,
-    /// We have accepted; the peer may not know yet.
+    /// The connection was accepted; the peer may not know it yet.
     Accepted,
-    /// Both ends know.
+    /// Both ends know that the connection is established.
     Established,
-    /// It has ended, or could not be established.
+    /// The connection has ended, or could not be established.
     Ended,
 }
 
@@ -58,7 +58,7 @@ impl Connection {
         std::mem::replace(&mut *self.lock(), phase)
     }
 
-    /// Disconnects, if the peer knows of the connection. An unanswered connect request stays
+    /// Disconnects, if the peer knows the connection. An unanswered connect request stays
     /// unanswered.
     pub(super) fn disconnect(&self) {
         let was = {

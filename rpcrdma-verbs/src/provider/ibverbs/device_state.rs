@@ -2,31 +2,32 @@
 //!
 //! # Locks
 //!
-//! Any thread may use a device, and what is created on it. A thread takes these locks in this order,
-//! and never two of one line:
+//! Any thread may use a device and the objects that are created on it. A thread takes these locks
+//! in this order, and never two of one line:
 //!
-//! 1. `QpInner::state`: a queue pair. It is locked while it is posted to, while its connection makes
-//!    a step, and while it ends, with all verbs that this takes: who posts to it, or ends it too,
-//!    waits for its end.
+//! 1. `QpInner::state`: a queue pair. It is locked while requests are posted, while the connection
+//!    changes its state, and while the queue pair ends, including the verbs of these steps. A
+//!    thread that posts to the queue pair or ends it at the same time waits for its end.
 //! 2. `Queue::lifecycle`: the creation and the destruction of queue pairs on a completion queue.
 //! 3. `Queue::state`: a completion queue, with the outstanding requests of its queue pairs. It is
 //!    locked while completions are taken.
 //! 4. `Tables`, and `ReceiveIds`, the ids of a shared receive queue.
-//! 5. Locks under which no other of 1. to 5. is taken: `DeviceState::queues`, `pairs` and `failing`,
-//!    `EventQueue`'s two, `Connection::phase`, and those of the objects in `sys`, which are locked
-//!    while they end.
+//! 5. Locks under which none of 1. to 5. is taken: `DeviceState::queues`, `pairs` and `failing`,
+//!    the two of `EventQueue`, `Connection::phase`, and those of the objects in `sys`, which are
+//!    locked while they end.
 //! 6. `Context::pending_events`, which is locked while events are read and acknowledged.
 //!
-//! So posting a list takes the lock of the queue pair, that of its completion queue for a moment, and
-//! that of the tables if it binds, invalidates, or has few enough bytes to be inline. Posting shared
-//! receives takes those of the ids and of the queue. Polling a batch takes the lock of the completion
-//! queue, that of the tables if a message has invalidated a key, and that of the ids for each shared
-//! receive.
+//! Posting a list takes the lock of the queue pair, briefly that of its completion queue, and that
+//! of the tables if the list binds, invalidates, or is short enough to be inline. Posting shared
+//! receives takes the locks of the ids and of the queue. Polling a batch takes the lock of the
+//! completion queue, that of the tables if a message has invalidated a key, and that of the ids for
+//! each shared receive.
 //!
-//! A destruction waits until the events of its object are acknowledged, so no destruction is called
-//! under a lock that a thread needs between an event and its acknowledgement: between them no lock is
-//! taken, and only 6. is held, under which nothing is destroyed. No verb is called under a lock of 4.,
-//! except that a list that binds is posted under that of the tables, which does not wait.
+//! A destruction waits until the events of its object are acknowledged. So no destruction is called
+//! under a lock that a thread takes between an event and its acknowledgement: in between, no lock
+//! is taken, and only 6. is held, under which nothing is destroyed. No verb is called under a lock
+//! of 4., except that a list that binds is posted under the lock of the tables, which does not
+//! wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -44,7 +45,7 @@ use crate::provider::{Capabilities, Completion, ProtectionDomainId, Result, Stat
 
 /// The state of a device.
 pub(super) struct DeviceState {
-    // Fields are dropped in order: earlier ones use later ones.
+    // Fields are dropped in declaration order: earlier ones use later ones.
     pub(super) tables: Tables,
     pub(super) domain: Arc<Domain>,
     pub(super) domain_id: ProtectionDomainId,
@@ -52,16 +53,16 @@ pub(super) struct DeviceState {
     pub(super) capabilities: Capabilities,
     pub(super) traits: Quirks,
     pub(super) traffic_class: TrafficClass,
-    /// Queue pairs, by our numbers.
+    /// The queue pairs by the numbers that this provider assigned.
     pairs: Mutex<NumberMap<Arc<dyn CompletionTarget>>>,
     queues: Mutex<Vec<Weak<Queue>>>,
     /// Queue pairs that have failed and must be ended.
     failing: Mutex<Vec<Arc<dyn CompletionTarget>>>,
-    /// False if there are none, which is cheaper to check.
+    /// False if there are none. Checking this is cheaper than the lock.
     has_failing: AtomicBool,
     numbers: AtomicU32,
-    /// Increases when a thread is about to wait, or was woken. Then every descriptor must be
-    /// checked.
+    /// Increases when a thread is about to wait, or was woken. Every descriptor must be checked
+    /// after that.
     attention: AtomicU32,
 }
 
@@ -79,7 +80,7 @@ pub(super) struct Quirks {
 const LAST_RECEIVE_TIMEOUT: Duration = Duration::from_millis(2);
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No panic separates two changes.
+    // No panic can occur between two changes.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -135,8 +136,8 @@ impl DeviceState {
         drop(gone);
     }
 
-    /// Converts a completion of the device. Returns `None` if the request is unknown or silent. The
-    /// completion queue is locked.
+    /// Converts a completion of the device. Returns `None` if the request is unknown or has no
+    /// completion. The completion queue is locked.
     fn completed(
         &self,
         outstanding: &mut Outstanding,
@@ -198,7 +199,7 @@ impl DeviceState {
         queue.drain(|outstanding, taken| self.completed(outstanding, &mut tables, taken));
     }
 
-    /// Destroys a queue pair that its completion queue has forgotten.
+    /// Destroys a queue pair that was removed from its completion queue.
     pub(super) fn destroy_forgotten(&self, pair: QueuePair, queue: &Queue) {
         let lifecycle = queue.lock_lifecycle();
         drop(pair);
@@ -225,9 +226,10 @@ impl DeviceState {
         next
     }
 
-    /// Ends the queue pairs that have failed. No lock is held.
+    /// Ends the queue pairs that have failed. The caller holds no lock.
     pub(super) fn end_failed(&self) {
-        // Events that the end of something has read: nothing else shows them to other threads.
+        // These events were read while an object was ended: no descriptor shows them to other
+        // threads.
         while self.context.has_pending_events() {
             self.note_event();
         }
@@ -236,7 +238,7 @@ impl DeviceState {
         }
     }
 
-    /// Processes the asynchronous events of the device. No lock is held.
+    /// Processes the asynchronous events of the device. The caller holds no lock.
     pub(super) fn take_events(&self) {
         self.note_events();
         self.end_failed();
@@ -246,7 +248,7 @@ impl DeviceState {
         while self.note_event() {}
     }
 
-    /// Notes an event, and returns false if there is none. The lock of a queue pair may be held.
+    /// Processes an event. Returns false if there is none. The lock of a queue pair may be held.
     fn note_event(&self) -> bool {
         let Some(event) = self.context.event() else {
             return false;
@@ -272,8 +274,8 @@ impl DeviceState {
     }
 
     /// Waits until a failed queue pair has finished the receives that it took from its shared
-    /// queue, as `is_done` says after the event. Soft-RoCE of Linux 6.1 and soft-iWARP do not report
-    /// it.
+    /// queue. `is_done` is set by the event for this, which soft-RoCE of Linux 6.1 and soft-iWARP
+    /// do not report.
     pub(super) fn await_last_receive(&self, is_done: &AtomicBool) {
         let began = Instant::now();
         while !is_done.load(Ordering::Acquire) && began.elapsed() < LAST_RECEIVE_TIMEOUT {
@@ -291,14 +293,15 @@ impl DeviceState {
     }
 
     fn queue_overrun(&self, number: u32) {
-        // They are dropped after the lock: another thread may have dropped its own.
+        // They are dropped after the lock is released: another thread may have dropped its own
+        // reference.
         let queues: Vec<Arc<Queue>> = lock(&self.queues)
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
         if let Some(queue) = queues.iter().find(|queue| queue.number == number) {
             queue.overruns();
-            // Their completions would be lost.
+            // Completions of its queue pairs would be lost.
             let mut using = self.pairs();
             using.retain(|pair| pair.completes_on(number));
             self.mark_failed(using);

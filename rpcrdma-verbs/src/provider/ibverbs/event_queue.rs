@@ -10,7 +10,7 @@ use super::device_state::DeviceState;
 use super::sys;
 use crate::provider::{ConnectionEvent, Result};
 
-/// Events that were not polled yet.
+/// The events that were not polled yet.
 pub(super) struct EventQueue {
     state: Mutex<EventState>,
     wake: OwnedFd,
@@ -23,7 +23,7 @@ struct EventState {
 }
 
 /// A queue pair that was dropped while its connect request was unanswered. On iWARP its destruction
-/// would block until the peer answers. So it is destroyed after the answer. Until then it is in the
+/// would block until the peer answers, so it is destroyed after the answer. Until then it is in the
 /// error state, in which it accesses no posted memory.
 pub(super) struct LingeringPair {
     /// `None` after it has ended.
@@ -54,7 +54,7 @@ impl EventQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, EventState> {
-        // No panic separates two changes.
+        // No panic can occur between two changes.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,8 +98,8 @@ impl EventQueue {
         event
     }
 
-    /// Removes the events of a queue pair that is gone. None of them has a request, whose drop would
-    /// reject a connection under the lock.
+    /// Removes the events of a destroyed queue pair. None of them contains a connect request, whose
+    /// drop would reject a connection under the lock.
     pub(super) fn forget(&self, pair: u32) {
         self.lock().queue.retain(|event| match event {
             ConnectionEvent::Requested { .. } => true,

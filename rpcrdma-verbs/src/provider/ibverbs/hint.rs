@@ -1,4 +1,4 @@
-//! The usual reasons for the failures of verbs, with remedies.
+//! The usual reasons for errors of verbs, with remedies.
 
 use std::io;
 
@@ -23,29 +23,30 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
             return Some(memory());
         }
         (_, Errno::ACCESS | Errno::PERM) => {
-            "no permission: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm are to be \
-            readable and writable"
+            "no permission: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm must be \
+             readable and writable"
         }
         // The error that libibverbs returns for any cause.
         ("ibv_open_device", Errno::NOENT) => {
-            "/dev/infiniband/uverbs* is not there (the kernel's module ib_uverbs), or not to be read and written by this user"
+            "/dev/infiniband/uverbs* does not exist (the kernel's module ib_uverbs), or cannot \
+             be read and written by this user"
         }
         ("ibv_create_qp" | "ibv_create_cq" | "ibv_create_srq", Errno::INVAL) => {
-            "more requests, receives or completions than the device has: `rpcrdma devices` lists \
-            its limits"
+            "more requests, receives or completions than the device supports: `rpcrdma devices` \
+             lists its limits"
         }
         ("rdma_create_event_channel", Errno::NODEV | Errno::NOENT | Errno::NXIO) => {
             "there is no RDMA device, or the kernel's module rdma_ucm is not loaded"
         }
         ("rdma_bind_addr", Errno::ADDRNOTAVAIL | Errno::NODEV | Errno::NXIO) => {
-            "the address is of no network interface with an RDMA device"
+            "the address belongs to no network interface with an RDMA device"
         }
         (
             "rdma_resolve_addr",
             Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL,
         ) => "no route to the address goes through a network interface with an RDMA device",
         ("rdma_resolve_addr" | "rdma_resolve_route", Errno::TIMEDOUT) => {
-            "nobody answers for the address: is the host up, in this network, and its port active?"
+            "no host answers for the address: is the host up, in this network, and its port active?"
         }
         ("rdma_connect", Errno::TIMEDOUT) => {
             "the host does not answer: a firewall may stop RoCE (UDP port 4791) or iWARP (TCP)"
@@ -55,8 +56,8 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
             "ibv_modify_qp",
             Errno::INVAL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::TIMEDOUT,
         ) => {
-            "the path does not fit the device: its table of GIDs may lack the address, or hold \
-            one of another kind of RoCE"
+            "the path does not fit the device: its table of GIDs may lack the address, or contain \
+             it for another version of RoCE"
         }
         _ => return None,
     };
@@ -67,12 +68,12 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
 fn memory() -> String {
     match getrlimit(Resource::Memlock).current {
         Some(bytes) => format!(
-            "memory that is registered is locked, of which this process may have {} KiB: raise \
+            "registered memory is locked, and this process may lock {} KiB: raise \
             the limit (ulimit -l, \
              LimitMEMLOCK= of a service)",
             bytes / 1024
         ),
-        None => "there is not enough memory to lock, or the device has no more of it".to_owned(),
+        None => "there is not enough memory to lock, or the device cannot register more".to_owned(),
     }
 }
 
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn others_name_verb_and_cause_alone() {
+    fn other_causes_have_no_hint() {
         assert_eq!(
             says("ibv_alloc_mw", Errno::NOMEM),
             "ibv_alloc_mw: Cannot allocate memory (os error 12)"

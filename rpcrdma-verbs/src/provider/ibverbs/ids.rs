@@ -1,10 +1,10 @@
-//! The ids of requests on a device.
+//! The ids of work requests on a device.
 
 /// The kind of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Send,
-    /// A request whose success is not reported.
+    /// A request without a completion on success.
     Quiet,
     Receive,
     /// A receive of the shared queue with this number.

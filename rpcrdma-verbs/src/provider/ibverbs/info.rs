@@ -11,7 +11,7 @@ use super::IbvDevice;
 use super::sys::{Context, Devices};
 use crate::provider::{Capabilities, Result, VerbError};
 
-/// An RDMA device of this host. If it cannot be opened, only the name and the reason are known.
+/// An RDMA device of this host. If it cannot be opened, only the name and the error are known.
 #[derive(Debug)]
 pub struct DeviceInfo {
     /// The name.
@@ -56,7 +56,7 @@ pub struct PortInfo {
 pub struct GidInfo {
     /// The index in the table of the port.
     pub index: u32,
-    /// The GID: an address of the network (IPv4 is mapped), or of the device.
+    /// The GID: a network address (IPv4 is mapped), or an address of the device.
     pub gid: Ipv6Addr,
     /// The kind.
     pub kind: GidKind,

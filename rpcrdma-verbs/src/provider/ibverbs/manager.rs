@@ -29,7 +29,7 @@ pub struct IbvConnectionManager {
     connections: HashMap<Key, Entry>,
     /// Readable if any of its descriptors is.
     any: OwnedFd,
-    /// The attention count of the device at the last look, and the number of polls since then.
+    /// The attention count of the device at the last check, and the number of polls since then.
     looked: (u32, u32),
 }
 
@@ -39,13 +39,13 @@ struct Entry {
     pair: Weak<QpInner>,
 }
 
-/// The number of polls after which the descriptors are checked although no thread is about to wait,
-/// because a check is a system call.
+/// The number of polls after which the descriptors are checked even if no thread is about to wait:
+/// a check is a system call.
 const SELDOM: u32 = 32;
 /// The number of attempts to draw a free port.
 const PORT_DRAWS: u32 = 16;
 
-/// Reasons of InfiniBand for a rejection: by the consumer, and no listener.
+/// InfiniBand reasons of a rejection: by the consumer, and without a listener.
 const CONSUMER: i32 = 28;
 const NO_SERVICE: i32 = 8;
 
@@ -66,7 +66,7 @@ impl IbvConnectionManager {
                 hub.context.descriptor(),
             ],
         )?;
-        // Earlier events of this queue pair do not concern it.
+        // Earlier events of this queue pair number belong to another queue pair.
         hub.take_events();
         let (listening, connections, looked) =
             (Vec::new(), HashMap::new(), (hub.attention(), SELDOM));
@@ -185,7 +185,7 @@ impl IbvConnectionManager {
         if let Some(pair) = pair.as_ref().filter(|pair| !has_ended(pair)) {
             self.continues(&connection, pair, kind, status, private_data);
         }
-        // This also applies after the event, or another thread, has ended it.
+        // This also applies if the event, or another thread, has ended it.
         if pair.is_none_or(|pair| has_ended(&pair)) {
             ends(&connection, kind);
             self.notices.release(&connection);
@@ -202,7 +202,7 @@ impl IbvConnectionManager {
         let (Some(listener), Some(peer)) = (listener, id.peer()) else {
             return;
         };
-        // A listener on every address receives requests of every device.
+        // A listener on every address receives connect requests for every device.
         if let Err(error) = self.is_ours(&id, peer) {
             tracing::warn!(%error, "a request to connect is rejected");
             return id.reject(&[]);
@@ -289,7 +289,7 @@ impl IbvConnectionManager {
 /// Handles an event of a connection without a queue pair.
 fn ends(connection: &Connection, kind: Kind) {
     match kind {
-        // The peer has accepted a connection that was abandoned.
+        // The peer has accepted an abandoned connection.
         Kind::Responded => connection.id.reject(&[]),
         Kind::Rejected | Kind::Failed(_) | Kind::Disconnected | Kind::Removed => {
             connection.disconnect();
@@ -301,7 +301,7 @@ fn ends(connection: &Connection, kind: Kind) {
 
 /// Returns true if the consumer of the peer has rejected the connection.
 fn is_rejection(status: i32, private_data: &[u8]) -> bool {
-    // iWARP drivers report a rejection by this status; some use the other one for both.
+    // iWARP drivers report a rejection with this status; some use the other one for both cases.
     let reset = -Errno::CONNRESET.raw_os_error();
     let refused = -Errno::CONNREFUSED.raw_os_error();
     status == CONSUMER || status == reset || (status == refused && !private_data.is_empty())
@@ -319,7 +319,7 @@ fn unmade(status: i32, address: SocketAddr) -> VerbError {
     explained("rdma_connect", system(status))
 }
 
-/// Converts the status of an event: a negated errno, or a reason of InfiniBand.
+/// Converts the status of an event: a negated errno, or an InfiniBand reason.
 fn system(status: i32) -> std::io::Error {
     if status < 0 {
         std::io::Error::from_raw_os_error(-status)
@@ -331,8 +331,8 @@ fn system(status: i32) -> std::io::Error {
 }
 
 impl IbvConnectionManager {
-    /// Listens at an address. On iWARP the port that the connection manager draws where any will do
-    /// may be one of TCP that is in use: it draws another.
+    /// Listens on an address. On iWARP, if any port is requested, the connection manager may choose
+    /// one that TCP already uses: then it chooses another.
     fn listen_somewhere(&self, address: SocketAddr) -> Result<(Id, SocketAddr)> {
         let draws = if address.port() == 0 { PORT_DRAWS } else { 1 };
         let mut drawn = 1;
@@ -412,7 +412,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
                 cause: Cause::State,
             });
         }
-        // Another manager of the device may have taken it.
+        // Another manager of the device may have received the request.
         let migrated = connection.id.migrate(&self.channel);
         let prepared = migrated.and_then(|()| self.prepare_pair(connection, config, &queues));
         connection
@@ -434,7 +434,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
             || request.connection.phase() != Phase::RequestReceived
             || pair.state() != State::Connecting
         {
-            // Dropping it rejects the connection.
+            // Dropping the request rejects the connection.
             return Err(VerbError {
                 verb: "accept",
                 cause: Cause::State,
@@ -472,7 +472,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
 
 impl Drop for IbvConnectionManager {
     fn drop(&mut self) {
-        // Requests that were not polled are rejected when they are dropped.
+        // Dropping unpolled requests rejects them.
         while self.notices.next().is_some() {}
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map from numbers. No peer chooses them, so a cheap hash is enough.
+/// A map with numbers as keys. A peer does not choose them, so a cheap hash is sufficient.
 pub(super) type NumberMap<T> = HashMap<u32, T, BuildHasherDefault<NumberHasher>>;
 
 /// A hash that spreads adjacent numbers, and numbers that differ only in their high bits.

@@ -1,4 +1,4 @@
-//! What is outstanding on a completion queue: the requests of its queue pairs, and the receives of
+//! The outstanding requests of a completion queue: those of its queue pairs, and the receives of
 //! shared queues.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::number_map::NumberMap;
 use super::ring::Ring;
 
-/// A queue pair as the target of completions and events. None of these takes the lock of the queue
-/// pair, except `end`.
+/// A queue pair as the target of completions and events. Only `end` takes the lock of the queue
+/// pair.
 pub(super) trait CompletionTarget: Send + Sync {
     fn completes_on(&self, queue: u32) -> bool;
     /// Ends the queue pair, or waits for the thread that ends it.
     fn end(&self);
     /// Handles a message that arrived before the connection was established.
     fn message_before_established(&self);
-    /// Handles the end of the last receive that it has taken from a shared queue.
+    /// Handles the end of the last receive that the queue pair has taken from a shared queue.
     fn last_receive_done(&self);
 }
 
 /// A queue pair with its outstanding requests.
 pub(super) struct PairRings {
     pub(super) target: Arc<dyn CompletionTarget>,
-    /// Our number, not the device's.
+    /// The number that this provider assigned, not the device.
     pub(super) number: u32,
     pub(super) sends: Ring,
     /// `None` with a shared queue.
@@ -30,12 +30,12 @@ pub(super) struct PairRings {
     pub(super) has_failed: bool,
 }
 
-/// What is outstanding on a completion queue.
+/// The outstanding requests of a completion queue.
 #[derive(Default)]
 pub(super) struct Outstanding {
-    /// The queue pairs, by the numbers of the device.
+    /// The queue pairs by their device numbers.
     pub(super) pairs: NumberMap<PairRings>,
-    /// The shared receive queues, by our numbers.
+    /// The shared receive queues by the numbers that this provider assigned.
     pub(super) shared: NumberMap<Arc<ReceiveIds>>,
 }
 
@@ -96,7 +96,7 @@ impl ReceiveIds {
         Some(id)
     }
 
-    /// Forgets all ids: the queue is gone.
+    /// Removes all ids of a destroyed queue.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         (state.ids, state.free) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Probing a device: two of its queue pairs are connected to each other.
+//! Probes a device: two of its queue pairs are connected to each other.
 
 #![allow(
     unsafe_code,
@@ -59,7 +59,7 @@ struct Path {
     gid: Option<(u8, ibv::ibv_gid)>,
 }
 
-/// Returns the inline limit of a queue pair with such sizes: as requested, or less.
+/// Returns the inline limit of a queue pair with these sizes: the requested one, or less.
 pub(super) fn inline(context: &Arc<Context>, domain: &Arc<Domain>, sizes: &QueuePairSizes) -> u32 {
     let Ok(queue) = CompletionQueue::new(context, 4, UNNUMBERED).map(Arc::new) else {
         return 0;
@@ -82,12 +82,12 @@ pub(super) fn inline(context: &Arc<Context>, domain: &Arc<Domain>, sizes: &Queue
 pub(super) struct Windows {
     /// The completion flags that indicate an invalidation by the peer.
     pub(super) invalidated: u32,
-    /// True if the peer can access only the memory to which they are bound.
+    /// True if the peer can access only the memory to which the windows are bound.
     pub(super) are_confined: bool,
 }
 
 /// Probes whether windows can be bound to memory without remote rights, accessed, and invalidated
-/// by the peer, and how.
+/// by the peer, and which completion flags they use.
 pub(super) fn windows(context: &Arc<Context>, port: u8) -> Option<Windows> {
     let began = Instant::now();
     let probe = || Probe::new(context, began);
@@ -106,7 +106,7 @@ pub(super) fn windows(context: &Arc<Context>, port: u8) -> Option<Windows> {
     found
 }
 
-/// Returns the paths from a port to itself, the most likely first.
+/// Returns the paths from a port to itself, the most likely one first.
 fn paths(context: &Context, port: u8) -> Vec<Path> {
     let Ok(attributes) = context.port(port) else {
         return Vec::new();
@@ -126,7 +126,7 @@ fn paths(context: &Context, port: u8) -> Vec<Path> {
             .min(256),
     );
     gids.retain(|gid| gid.port_num == u32::from(port) && gid.gid_index <= u8::MAX.into());
-    // First routable RoCE over IPv4; last what works on one link only.
+    // Routable RoCE over IPv4 comes first, and link-local GIDs come last.
     gids.sort_by_key(|gid| {
         let address = Ipv6Addr::from(Context::bytes(&gid.gid));
         (
@@ -191,8 +191,8 @@ impl Probe {
         let domain = Domain::new(context).ok()?;
         let queue = Arc::new(CompletionQueue::new(context, 32, UNNUMBERED).ok()?);
         let memory = Memory::new(context);
-        // SAFETY: the memory is dropped after the regions, here as in `Self`: locals are dropped in
-        // reverse order.
+        // SAFETY: the memory is dropped after the regions, both here and in `Self`: locals are
+        // dropped in reverse order.
         let register = |at: NonNull<u8>, length, access| unsafe {
             Region::register(&domain, at, length, access).ok()
         };
@@ -350,7 +350,7 @@ impl Probe {
     }
 }
 
-/// Connects a queue pair by hand.
+/// Connects a queue pair manually.
 fn connect(pair: &QueuePair, other: u32, path: &Path) -> Option<()> {
     let steps = [begins(path), receives(other, path), sends()];
     steps

@@ -1,4 +1,4 @@
-//! Queue pairs: posting requests, and their end.
+//! Queue pairs: posting requests, and the end of a queue pair.
 //!
 //! A queue pair that fails is destroyed at once, after the completions of the device were taken.
 //! The remaining requests are reported as flushed, each once and in order, without relying on the
@@ -33,7 +33,7 @@ use crate::provider::{
 
 /// A queue pair.
 pub(super) struct QpInner {
-    /// Our number; the device reuses its own.
+    /// The number that this provider assigned; the device reuses its own numbers.
     pub(super) number: u32,
     device_state: Arc<DeviceState>,
     queue: Arc<Queue>,
@@ -55,11 +55,11 @@ struct QpState {
     state: State,
     /// The last RDMA Read that was posted.
     last_read: Option<u32>,
-    /// A request that we rejected instead of the device, with the status.
+    /// A request that this provider rejected instead of the device, with the status.
     refused: Option<(u32, Status)>,
-    /// True if the device could not end it, and may access what was posted.
+    /// True if the device could not destroy it, and may still access posted memory.
     is_kept: bool,
-    /// True after its owner has left it: it has no events any more.
+    /// True after its owner was dropped: it reports no more events.
     is_left: bool,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct PairResources<'a> {
     pub(super) events: &'a Arc<EventQueue>,
 }
 
-/// From this many bytes on, soft-iWARP passes the memory of a request to TCP beyond the completion
+/// From this size on, soft-iWARP may pass the memory of a request to TCP even after the completion
 /// of a later request, unless the request itself is signaled.
 const TCP_ZERO_COPY_BYTES: u64 = 4096;
 
@@ -161,7 +161,7 @@ impl QpInner {
     }
 
     fn lock(&self) -> MutexGuard<'_, QpState> {
-        // No panic separates two changes.
+        // No panic can occur between two changes.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,9 +208,9 @@ impl QpInner {
         self.settle(state, posted, (device_number, Side::Sends, added.first))
     }
 
-    /// Flushes requests that are posted to a queue pair that has ended: all earlier ones were
-    /// flushed. If the device could not end it, it may still access the memory of those, which a
-    /// completion of a later request would free.
+    /// Flushes requests that are posted to an ended queue pair: all earlier ones were flushed. If
+    /// the device could not destroy it, it may still access the memory of earlier requests, which a
+    /// completion of a later request would release.
     fn post_ended(&self, state: &QpState, ids: impl Iterator<Item = u64>) -> Result<()> {
         if state.is_kept {
             return Err(VerbError {
@@ -223,8 +223,8 @@ impl QpInner {
         Ok(())
     }
 
-    /// Handles the outcome of posting a list: the device's number, the queue, and the number of the
-    /// first request.
+    /// Handles the outcome of posting a list, for the device number, the side, and the number of
+    /// the first request.
     fn settle(
         &self,
         state: MutexGuard<'_, QpState>,
@@ -234,7 +234,7 @@ impl QpInner {
         match posted {
             PostOutcome::All => Ok(()),
             PostOutcome::Nothing(error) => {
-                // Still locked, so that the queue pair has not ended.
+                // The lock is still held, so the queue pair has not ended.
                 self.queue.remove_requests(device_number, side, first);
                 Err(error)
             }
@@ -309,7 +309,8 @@ impl QpInner {
     }
 
     /// Returns true if a request must wait for earlier RDMA Reads: soft-iWARP would complete it,
-    /// and implicitly them, before they are done. `oldest` is the oldest outstanding request.
+    /// and thus implicitly the Reads, before they are done. `oldest` is the oldest outstanding
+    /// request.
     fn is_fenced(
         &self,
         state: &mut QpState,
@@ -329,7 +330,7 @@ impl QpInner {
             .is_some_and(|read| read.wrapping_sub(oldest) < outstanding)
     }
 
-    /// Posts requests to the device, which were added to the completion queue.
+    /// Posts requests to the device, after they were added to the completion queue.
     ///
     /// # Safety
     /// As for [`Self::post`].
@@ -434,8 +435,8 @@ impl QpInner {
         }
     }
 
-    /// Ends it, without further reports. Returns true if nothing accesses the posted memory any
-    /// more.
+    /// Ends the queue pair, without further reports. Returns true if nothing accesses the posted
+    /// memory any more.
     pub(super) fn leave(&self) -> bool {
         self.fail();
         let is_kept = {
@@ -511,7 +512,7 @@ impl CompletionTarget for QpInner {
 
     fn end(&self) {
         let mut state = self.lock();
-        // Otherwise it has ended: another thread that ends it has the lock until then.
+        // Otherwise it has ended: a thread that ends it holds the lock until then.
         if let Some(device) = state.device.take() {
             let was = std::mem::replace(&mut state.state, State::Ended);
             self.end_device(&mut state, device);
@@ -538,7 +539,7 @@ impl QpInner {
         let iwarp = self.device_state.traits.iwarp;
         let asks = self.connection.phase() == Phase::Requesting;
         if iwarp {
-            // The kernel closes the connection in order, and the queue pair with it.
+            // The kernel closes the connection in an orderly way, and the queue pair with it.
             self.connection.disconnect();
         }
         let failed = device.fail();

@@ -43,7 +43,7 @@ impl Ring {
 
     /// Adds a request, for which there must be room, and returns its number.
     pub(super) fn push(&mut self, id: u64) -> u32 {
-        debug_assert!(self.room() > 0, "whoever pushes has looked for room");
+        debug_assert!(self.room() > 0, "the caller checks for room");
         let number = self.next;
         *self.place(number) = id;
         self.next = number.wrapping_add(1);

@@ -99,7 +99,7 @@ impl SrqInner {
                 Err(refused.error)
             }
             Err(refused) => {
-                // It is unknown which of them the device has taken: all memory stays until the
+                // It is unknown which of them the device has taken, so all memory is kept until the
                 // queue ends.
                 tracing::error!(error = %refused.error, "a shared queue has taken a list of \
                     receives in part");
@@ -110,7 +110,7 @@ impl SrqInner {
 }
 
 impl SrqInner {
-    /// Ends it, and returns true if nothing accesses the posted memory any more.
+    /// Ends the queue. Returns true if nothing accesses the posted memory any more.
     pub(super) fn end(&self) -> bool {
         self.device.end()
     }

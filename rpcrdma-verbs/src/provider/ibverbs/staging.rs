@@ -1,4 +1,5 @@
-//! The list of requests that is being posted, with what must exist until the device has taken it.
+//! The list of requests that is being posted, with the objects that must exist until the device has
+//! taken the list.
 
 #![allow(
     unsafe_code,
@@ -27,8 +28,8 @@ thread_local! {
     static STAGING: Cell<Option<Box<SendStaging>>> = const { Cell::new(None) };
 }
 
-/// Calls a function with the allocations of this thread: no lock is needed, and all queue pairs of a
-/// thread use the same memory. A thread that ends makes new ones.
+/// Calls a function with the allocations of this thread: no lock is needed, and all queue pairs of
+/// a thread share the memory. If they are in use or the thread is ending, creates new ones.
 pub(super) fn with_staging<T>(function: impl FnOnce(&mut SendStaging) -> T) -> T {
     let mut staging = STAGING
         .try_with(Cell::take)
@@ -37,7 +38,7 @@ pub(super) fn with_staging<T>(function: impl FnOnce(&mut SendStaging) -> T) -> T
         .unwrap_or_default();
     staging.clear();
     let result = function(&mut staging);
-    // It fails while the thread ends.
+    // It fails while the thread is ending.
     let _ = STAGING.try_with(|kept| kept.set(Some(staging)));
     result
 }
@@ -58,17 +59,17 @@ impl SendStaging {
         self.places.clear();
     }
 
-    /// Returns true if a window that this list already binds is bound again. The device reads the
-    /// key from the window, so the list must be posted first.
+    /// Returns true if a window is bound that this list already binds. The device reads the key
+    /// from the window, so the list must be posted first.
     pub(super) fn binds(&self, operation: &Operation) -> bool {
-        matches!(operation, Operation::Bind { window, .. } if self.binds.iter().any(|bind| bind.number == *window))
+        let is_bound = |window| self.binds.iter().any(|bind| bind.number == window);
+        matches!(operation, Operation::Bind { window, .. } if is_bound(*window))
     }
 
     /// Adds a request of a queue pair.
     ///
     /// # Errors
-    /// Fails with the status of a request that should be rejected, but that the device would
-    /// execute.
+    /// Fails with the status of a request that must be rejected, but that the device would execute.
     pub(super) fn add(
         &mut self,
         (tables, pair): (&mut LazyTables<'_>, u32),
@@ -114,8 +115,8 @@ impl SendStaging {
         Ok(())
     }
 
-    /// Posts the list, and unlocks the tables. A list that binds windows is posted under their lock,
-    /// which was taken when the first of them was added.
+    /// Posts the list, and unlocks the tables. A list that binds windows is posted under the lock
+    /// of the tables, which was taken when its first bind was added.
     ///
     /// # Safety
     /// As for [`crate::provider::QueuePair::post`].
@@ -131,8 +132,9 @@ impl SendStaging {
         if self.requests.is_empty() {
             return Ok(());
         }
-        // SAFETY: the caller's promise. The tables are locked since they had the windows and regions
-        // of `binds`: none of them has ended, and no other thread ends, binds or changes one.
+        // SAFETY: the caller's promise. The tables have been locked since they contained the
+        // windows and regions of `binds`: none of them has ended, and no other thread ends, binds
+        // or changes one.
         let posted = unsafe { device.post(&mut self.requests, slices) };
         self.requests.clear();
         for bind in self.binds.drain(..) {

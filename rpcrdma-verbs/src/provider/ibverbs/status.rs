@@ -4,7 +4,8 @@ use ibverbs_sys::ibv_wc_status::{self as wc, Type};
 
 use crate::provider::Status;
 
-/// Converts a status of libibverbs. A status without equivalent becomes the nearest, and is traced.
+/// Converts a status of libibverbs. A status without an equivalent is converted to the nearest one,
+/// and is logged.
 pub(super) fn status(status: Type, vendor: u32) -> Status {
     match status {
         wc::IBV_WC_SUCCESS => Status::Success,

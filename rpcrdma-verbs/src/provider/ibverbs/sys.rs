@@ -1,8 +1,8 @@
 //! Safe types for libibverbs and librdmacm. All foreign functions, and nearly all unsafe code, are
-//! here.
+//! in this module.
 //!
-//! An object keeps those that it was made of alive (`Arc`), so that objects are destroyed in the
-//! order that verbs require. All types are for any thread: see [`AnyThread`].
+//! An object keeps the objects that it depends on alive (`Arc`), so that objects are destroyed in
+//! the order that verbs require. Any thread may use all types: see [`AnyThread`].
 
 #![allow(
     unsafe_code,
@@ -45,17 +45,19 @@ impl<T> Raw<T> {
     }
 }
 
-/// An object of a library that any thread may use, and several at once.
+/// A library object that any thread may use, even several threads at the same time.
 ///
 /// # Safety
-/// The functions that are called with a `Raw` of it may be called by any thread, and by several at
-/// once, from its creation until its end. The owner of the `Raw` ends it once, when no other call
-/// with it runs or follows. Its fields are accessed only as the comment of the implementation says.
+/// The functions that take a `Raw` of it may be called by any thread, and by several at the same
+/// time, from its creation until its end. The owner of the `Raw` ends it once, when no other call
+/// with it runs or follows. Its fields are accessed only as described in the comment of the
+/// implementation.
 unsafe trait AnyThread {}
 
-// SAFETY: an object of a library belongs to no thread, as `AnyThread` says.
+// SAFETY: an object of a library belongs to no thread, as `AnyThread` requires.
 unsafe impl<T: AnyThread> Send for Raw<T> {}
-// SAFETY: a shared `Raw` gives its address. Calls with it may run at once, as `AnyThread` says.
+// SAFETY: a shared `Raw` gives its address. Several calls with it may run at the same time, as
+// `AnyThread` requires.
 unsafe impl<T: AnyThread> Sync for Raw<T> {}
 
 /// Returns the error that the last foreign call left in `errno`.
@@ -67,7 +69,7 @@ fn last(verb: &'static str) -> VerbError {
 fn returned(verb: &'static str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
-        // Some return it negated, and some leave it in `errno` after all.
+        // Some functions return it negated, and some set `errno` instead.
         -1 => Err(last(verb)),
         code => Err(explained(verb, io::Error::from_raw_os_error(code.abs()))),
     }

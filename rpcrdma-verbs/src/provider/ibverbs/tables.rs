@@ -1,4 +1,4 @@
-//! The regions and windows of a device, by the numbers that requests use.
+//! The regions and windows of a device, by the numbers in requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::provider::{Sge, Status};
 ///
 /// A region or a window is removed before it ends. A list that binds windows is posted under the
 /// lock. So a thread that ends a region or a window waits until the list is posted, and objects in
-/// a list do not end before. Nothing ends under the lock, since the device may be slow.
+/// a list do not end before that. Nothing ends under the lock, since the device may be slow.
 #[derive(Default)]
 pub(super) struct Tables(Mutex<TableState>);
 
@@ -32,14 +32,14 @@ pub(super) struct LazyTables<'a> {
 /// A window, until its owner ends it.
 struct Entry {
     window: Arc<Window>,
-    /// The key, after the requests that are being posted.
+    /// The key after the requests that are being posted.
     key: u32,
     /// The regions to which it may be bound.
     bound: Option<Bound>,
     /// True after it was ended with its region or queue pair. It cannot be bound again.
     is_retired: bool,
-    /// True if it gives no access even though the device has refused to end it: its queue pair has
-    /// ended.
+    /// True if it gives no access even though the device has refused to end it, because its queue
+    /// pair has ended.
     is_cut_off: bool,
 }
 
@@ -69,7 +69,8 @@ impl TableState {
             .filter(|entry| entry.key == key)
     }
 
-    /// Retires the windows that may be bound like this, and returns them, with their indices.
+    /// Retires the windows whose possible binding matches `so`, and returns them with their
+    /// indices.
     fn retire_bound(&mut self, so: impl Fn(&Bound) -> bool) -> Vec<(usize, Arc<Window>)> {
         let mut retired = Vec::new();
         for (at, entry) in self.windows.iter_mut().enumerate() {
@@ -93,7 +94,7 @@ impl TableState {
         })
     }
 
-    /// Notes that a request on this queue pair binds a window to a range of a region, with this
+    /// Records that a request on this queue pair binds a window to a range of a region, with this
     /// key.
     pub(super) fn bind(
         &mut self,
@@ -119,18 +120,18 @@ impl TableState {
         Ok((entry.window.clone(), region))
     }
 
-    /// Notes that a request on this queue pair unbinds a window.
+    /// Records that a request on this queue pair unbinds a window.
     pub(super) fn unbind(&mut self, key: u32, pair: u32) -> Result<(), Status> {
         let bound = self.by_key(key).and_then(|entry| entry.bound.as_mut());
         let bound = bound
             .filter(|bound| bound.holds && bound.pair == pair)
             .ok_or(Status::LocalProtection)?;
-        // The request may be flushed, and the window stay bound.
+        // The request may be flushed, so that the window stays bound.
         bound.holds = false;
         Ok(())
     }
 
-    /// Notes that the peer has unbound a window.
+    /// Records that the peer has unbound a window.
     pub(super) fn unbound(&mut self, key: u32) {
         if let Some(entry) = self.by_key(key) {
             entry.bound = None;
@@ -143,7 +144,7 @@ impl<'a> LazyTables<'a> {
         self.locked.get_or_insert_with(|| self.tables.lock())
     }
 
-    /// Unlocks them, until they are needed again.
+    /// Unlocks the tables until they are needed again.
     pub(super) fn release(&mut self) {
         self.locked = None;
     }
@@ -157,7 +158,7 @@ fn end_all(windows: Vec<(usize, Arc<Window>)>) -> Vec<RefusedWindow> {
 
 impl Tables {
     fn lock(&self) -> MutexGuard<'_, TableState> {
-        // No panic separates two changes.
+        // No panic can occur between two changes.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +207,7 @@ impl Tables {
             is_retired: false,
             is_cut_off: false,
         });
-        // A device has fewer windows.
+        // No device has this many windows.
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
@@ -222,7 +223,7 @@ impl Tables {
             }
             entry
         };
-        // It waits for a thread that ends it with its region or queue pair.
+        // This waits for a thread that ends the window with its region or queue pair.
         let ended = entry.is_none_or(|entry| entry.window.end() || entry.is_cut_off);
         if ended {
             self.lock().free.push(at);
@@ -237,8 +238,8 @@ impl Tables {
         end_all(bound)
     }
 
-    /// Notes that the queue pair of windows that could not be ended has ended, so that they give no
-    /// access.
+    /// Records that the queue pair of windows that could not be ended has ended, so that the
+    /// windows give no access.
     pub(super) fn cut_off(&self, windows: &[RefusedWindow]) {
         if windows.is_empty() {
             return;
@@ -246,7 +247,7 @@ impl Tables {
         let mut state = self.lock();
         for (at, window) in windows {
             let entry = state.windows.get_mut(*at).and_then(Option::as_mut);
-            // Its owner may have ended it, and another may have its number.
+            // Its owner may have ended it, and another window may have its number.
             if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.window, window)) {
                 entry.is_cut_off = true;
             }

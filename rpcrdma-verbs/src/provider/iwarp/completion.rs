@@ -1,4 +1,4 @@
-//! Completion queues, and the sockets whose progress they make.
+//! Completion queues, which make progress on the sockets of their queue pairs.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,26 +21,26 @@ use crate::provider::{self, Completion, Result};
 
 /// A completion queue of iWARP over TCP.
 ///
-/// The sockets of its queue pairs make progress when it is polled. Its descriptor is readable also
-/// when one of them has become so.
+/// The sockets of its queue pairs make progress when it is polled. Its descriptor is also readable
+/// if one of the sockets is ready.
 #[derive(Debug)]
 pub struct IwarpCompletionQueue {
     pub(super) shared: Arc<Completions>,
 }
 
-/// A queue pair, whose progress is made by its completion queue.
+/// A queue pair that makes progress when its completion queue is polled.
 pub(super) trait SocketUser: fmt::Debug + Send + Sync {
-    /// Takes what the socket has, and sends what it has room for. If the peer `has_ended` the
-    /// stream, its end follows without notice.
-    fn progress(&self, staging: &mut [u8], has_ended: bool) -> Progressed;
+    /// Receives from the socket, and sends as much as the socket accepts. If the peer `has_ended`
+    /// the stream, no further event reports its end.
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> ProgressOutcome;
 }
 
-/// What a queue pair has done.
+/// The outcome of a step of a queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Progressed {
-    /// There is more to do.
+pub(super) struct ProgressOutcome {
+    /// Whether there is more to do.
     pub(super) goes_on: bool,
-    /// The socket had something.
+    /// Whether the socket had data.
     pub(super) has_received: bool,
 }
 
@@ -49,53 +49,53 @@ pub(super) struct Completions {
     buffer: Mutex<CompletionBuffer>,
     epoll: OwnedFd,
     wake: OwnedFd,
-    /// Expires when a queue pair has waited too long, for a receive or for its peer.
+    /// Expires when a queue pair has waited too long, either for a receive or for its peer.
     timer: OwnedFd,
     expires: Mutex<Option<Instant>>,
     queue_pairs: Mutex<NumberMap<u32, Weak<dyn SocketUser>>>,
     io: Mutex<Io>,
-    /// Queue pairs that go on although their sockets tell nothing.
+    /// Queue pairs that must continue without an event of their sockets.
     marked: Mutex<Vec<u32>>,
     has_marked: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Io {
-    /// Queue pairs whose sockets may have something, and whether the peer has ended the stream.
+    /// Queue pairs whose sockets may be ready, and whether the peer has ended the stream.
     ready: VecDeque<(u32, bool)>,
     staging: Box<[u8]>,
-    guess: Guess,
+    predictor: ReadPredictor,
 }
 
-/// Which socket has something without being asked for.
+/// Predicts which socket has data, to save a system call.
 ///
-/// Where the same socket has had something in each of the last polls, it is read without a call that
-/// asks which are ready. A poll in which it has nothing asks.
+/// If the same socket had data in each of the last polls, it is read without a call of
+/// `epoll_wait`. If it has no data, the poll calls `epoll_wait`.
 #[derive(Default, Debug)]
-struct Guess {
-    /// The queue pair that alone received in the last poll.
+struct ReadPredictor {
+    /// The only queue pair that received in the last poll.
     last: Option<u32>,
-    /// In how many polls it did.
+    /// The number of successive polls in which it did.
     polls: u32,
-    /// How many polls did not ask since one has.
+    /// The number of polls since the last call of `epoll_wait`.
     unasked: u32,
 }
 
-/// The polls after which a queue pair is guessed.
+/// The number of polls after which a queue pair is predicted.
 const GUESSED: u32 = 3;
 
-/// The most polls that do not ask: other sockets may be ready.
+/// The maximum polls without `epoll_wait`: other sockets may be ready.
 const UNASKED: u32 = 8;
 
-impl Guess {
-    /// Returns the queue pair to read from without asking.
+impl ReadPredictor {
+    /// Returns the queue pair to read from without `epoll_wait`.
     fn next(&mut self) -> Option<u32> {
-        let guess = self.last.filter(|_| self.polls >= GUESSED)?;
+        let predictor = self.last.filter(|_| self.polls >= GUESSED)?;
         self.unasked += 1;
-        (self.unasked <= UNASKED).then_some(guess)
+        (self.unasked <= UNASKED).then_some(predictor)
     }
 
-    /// Learns which queue pairs received in a poll.
+    /// Records which queue pairs received in a poll.
     fn learn(&mut self, received: Option<u32>, are_others: bool) {
         let alone = received.filter(|_| !are_others);
         let is_same = alone.is_some() && alone == self.last;
@@ -108,19 +108,19 @@ impl Guess {
     }
 }
 
-/// The tokens of the descriptors that are no sockets. Queue pairs have smaller numbers.
+/// The tokens of the descriptors that are not sockets. Queue pairs have smaller numbers.
 const WAKE: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
 
-/// What tells that the peer has ended the stream, or that it was lost.
+/// The flags that show that the stream was ended by the peer, or was lost.
 const ENDED: EventFlags = EventFlags::RDHUP
     .union(EventFlags::HUP)
     .union(EventFlags::ERR);
 
-/// The bytes of small messages that one system call receives.
+/// The buffer size for small messages in one system call.
 const STAGING: usize = 1 << 14;
 
-/// The most sockets about which one system call tells.
+/// The maximum sockets that one system call reports.
 pub(super) const EVENTS: usize = 64;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -133,7 +133,7 @@ pub(super) fn timer(verb: &'static str) -> Result<OwnedFd> {
     timerfd_create(TimerfdClockId::Monotonic, flags).map_err(system(verb))
 }
 
-/// Returns what has become ready, without waiting.
+/// Returns the ready descriptors, without waiting.
 pub(super) fn ready<'a>(
     epoll: &OwnedFd,
     events: &'a mut [MaybeUninit<epoll::Event>; EVENTS],
@@ -142,7 +142,7 @@ pub(super) fn ready<'a>(
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // It fails if a signal interrupts it: the next poll asks again.
+    // It fails if a signal interrupts it: the next poll repeats the call.
     epoll::wait(epoll, events, Some(&now)).map_or(&[], |(events, _)| events)
 }
 
@@ -160,7 +160,7 @@ pub(super) fn set_timer(timer: &OwnedFd, after: Duration) {
         it_interval,
         it_value,
     };
-    // It fails only for times that are none.
+    // It fails only for invalid times.
     let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &value);
 }
 
@@ -170,7 +170,7 @@ impl Completions {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system(verb))?;
         let wake = waker(verb)?;
         let timer = timer(verb)?;
-        // A wake-up lasts until it is acknowledged, also if another thread makes progress.
+        // A wake-up lasts until it is acknowledged, even if another thread makes progress.
         let descriptors = [
             (&wake, WAKE, EventFlags::IN),
             (&timer, TIMER, EventFlags::IN | EventFlags::ET),
@@ -182,7 +182,7 @@ impl Completions {
         let io = Io {
             ready: VecDeque::new(),
             staging: vec![0; STAGING].into(),
-            guess: Guess::default(),
+            predictor: ReadPredictor::default(),
         };
         Ok(Arc::new(Self {
             buffer: Mutex::new(CompletionBuffer::new(most)),
@@ -210,19 +210,19 @@ impl Completions {
         epoll::add(&self.epoll, socket, token, flags).map_err(system("epoll"))
     }
 
-    /// Forgets a queue pair, whose socket is closed.
+    /// Removes a queue pair, whose socket is closed.
     pub(super) fn remove(&self, number: u32) {
         lock(&self.queue_pairs).remove(&number);
     }
 
-    /// Makes the next poll look at a queue pair.
+    /// Makes the next poll process a queue pair.
     pub(super) fn mark(&self, number: u32) {
         lock(&self.marked).push(number);
         self.has_marked.store(true, Ordering::Release);
         self.wake_if_armed(&mut lock(&self.buffer));
     }
 
-    /// Makes a poll look at all queue pairs, after a time.
+    /// Makes a poll process all queue pairs after a time.
     pub(super) fn set_timer(&self, after: Duration) {
         let at = Instant::now() + after;
         let mut expires = lock(&self.expires);
@@ -239,8 +239,8 @@ impl Completions {
         }
     }
 
-    /// Wakes whoever armed the queue if there is something to do, also if that came before it was
-    /// armed. Another thread that makes progress does the same after it.
+    /// Wakes the thread that armed the queue if there is work, even if the work arrived before the
+    /// arming. Another thread that makes progress calls this afterwards.
     fn wake_if_ready(&self) {
         let has_ready = || self.io.try_lock().is_ok_and(|io| !io.ready.is_empty());
         if self.has_marked.load(Ordering::Acquire) || has_ready() {
@@ -259,13 +259,13 @@ impl Completions {
         lock(&self.queue_pairs).get(&number).and_then(Weak::upgrade)
     }
 
-    /// Notes which sockets have become ready.
+    /// Collects the sockets that have become ready.
     fn gather(&self, io: &mut Io) {
         for event in ready(&self.epoll, &mut [const { MaybeUninit::uninit() }; EVENTS]) {
             match event.data.u64() {
                 WAKE => {}
                 TIMER => self.expire(&mut io.ready),
-                // Others are numbers of queue pairs.
+                // Other tokens are numbers of queue pairs.
                 token => {
                     let flags = event.flags;
                     io.ready.push_back((token as u32, flags.intersects(ENDED)));
@@ -278,7 +278,7 @@ impl Completions {
         }
     }
 
-    /// Looks at all queue pairs: one has waited too long.
+    /// Processes all queue pairs, since one has waited too long.
     fn expire(&self, ready: &mut VecDeque<(u32, bool)>) {
         *lock(&self.expires) = None;
         ready.extend(
@@ -288,7 +288,7 @@ impl Completions {
         );
     }
 
-    /// Makes progress on the queue pairs that are ready. Returns true if one has received.
+    /// Makes progress on the ready queue pairs. Returns true if one has received.
     fn serve(&self, io: &mut Io) -> bool {
         let (mut received, mut are_others) = (None, false);
         for _ in 0..io.ready.len() {
@@ -307,40 +307,40 @@ impl Completions {
                 received = Some(number);
             }
         }
-        io.guess.learn(received, are_others);
+        io.predictor.learn(received, are_others);
         received.is_some()
     }
 
-    /// Takes what the system tells of sockets that were read without asking, so that it does not
-    /// wake who sleeps next.
+    /// Consumes the events of sockets that were read by prediction, so that they do not wake the
+    /// next waiting thread.
     fn catch_up(&self) {
-        let has_unasked = |io: MutexGuard<'_, Io>| io.guess.unasked > 0;
+        let has_unasked = |io: MutexGuard<'_, Io>| io.predictor.unasked > 0;
         if self.io.try_lock().is_ok_and(has_unasked) {
             if let Ok(mut io) = self.io.try_lock() {
-                io.guess = Guess::default();
+                io.predictor = ReadPredictor::default();
             }
             self.progress();
         }
     }
 
-    /// Makes progress on the sockets that are ready. Does nothing if another thread does so.
+    /// Makes progress on the ready sockets. Does nothing if another thread does so.
     pub(super) fn progress(&self) {
         let Ok(mut guard) = self.io.try_lock() else {
             return;
         };
         let io = &mut *guard;
         let is_quiet = io.ready.is_empty() && !self.has_marked.load(Ordering::Acquire);
-        let guess = is_quiet.then(|| io.guess.next()).flatten();
-        io.ready.extend(guess.map(|number| (number, false)));
-        if guess.is_none() || !self.serve(io) {
+        let predictor = is_quiet.then(|| io.predictor.next()).flatten();
+        io.ready.extend(predictor.map(|number| (number, false)));
+        if predictor.is_none() || !self.serve(io) {
             self.gather(io);
-            io.guess.unasked = 0;
+            io.predictor.unasked = 0;
             self.serve(io);
         }
         let is_ready = !io.ready.is_empty();
         drop(guard);
-        // Who armed the queue before found it locked, and relies on this. Who does so afterwards
-        // finds it free.
+        // A thread that armed the queue before this found it locked, and relies on this call. A
+        // thread that arms it later finds it unlocked.
         if is_ready {
             self.wake_if_armed(&mut lock(&self.buffer));
         }
@@ -353,7 +353,7 @@ impl provider::CompletionQueue for IwarpCompletionQueue {
         if !buffer.is_empty() {
             return buffer.poll(completions, most);
         }
-        // What this poll returns need not wake the one who polls.
+        // The completions that this poll returns need not wake the polling thread.
         let armed = buffer.is_armed();
         buffer.set_armed(false);
         drop(buffer);
@@ -361,7 +361,7 @@ impl provider::CompletionQueue for IwarpCompletionQueue {
         let mut buffer = lock(&self.shared.buffer);
         let count = buffer.poll(completions, most);
         if armed {
-            // Another thread may have added completions since, when it was not armed.
+            // Another thread may have added completions while the queue was not armed.
             buffer.set_armed(true);
             if !buffer.is_empty() {
                 self.shared.wake_if_armed(&mut buffer);

@@ -1,4 +1,4 @@
-//! A connect request, as the listener sees it.
+//! A connect request at the listener.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use super::socket;
 /// A request of a peer to connect, over iWARP. Dropping it rejects the connection.
 #[derive(Debug)]
 pub struct IwarpConnectRequest {
-    /// `None` once it is answered.
+    /// `None` after the answer.
     pub(super) open: Option<(OwnedFd, MpaRequest)>,
     /// The queue pair that was prepared for it.
     pub(super) prepared: OnceLock<u32>,
@@ -25,12 +25,12 @@ impl IwarpConnectRequest {
         }
     }
 
-    /// Sends the answer, unless there was one.
+    /// Sends the answer, unless it was sent before.
     pub(super) fn answer(&mut self, reply: impl FnOnce(MpaRequest) -> Option<Vec<u8>>) {
         // rfc: 5044-7.1.2-e, 5044-7.1.2-n
         if let Some((socket, request)) = self.open.take() {
             let reply = reply(request).unwrap_or_default();
-            // A rejection that cannot be sent is a closed connection.
+            // If the rejection cannot be sent, the connection is closed.
             let _ = socket::send(&socket, &[IoSlice::new(&reply)]);
         }
     }

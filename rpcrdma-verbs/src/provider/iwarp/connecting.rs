@@ -1,4 +1,4 @@
-//! Connections in their setup: MPA's request and reply, over sockets that do not block.
+//! Connections in their setup: the request and reply of MPA, over non-blocking sockets.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::queue_pair::Qp;
 use super::socket;
 use crate::provider::{Cause, VerbError};
 
-/// A connection that this end has begun.
+/// A connection that this end initiates.
 #[derive(Debug)]
 pub(super) struct Connecting {
     pub(super) qp: Weak<Qp>,
@@ -22,7 +22,7 @@ pub(super) struct Connecting {
     sent: usize,
 }
 
-/// A connection that a peer has begun, before its request is whole.
+/// A connection that a peer initiates, until its request is complete.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) socket: OwnedFd,
@@ -31,12 +31,12 @@ pub(super) struct Incoming {
     responder: MpaResponder,
 }
 
-/// Why a connection could not be established.
+/// The reason why a connection could not be established.
 #[derive(Debug)]
 pub(super) enum SetupFailure {
     /// The peer has rejected it, with private data.
     Rejected(Vec<u8>),
-    /// Something else.
+    /// Another error.
     Error(Option<VerbError>),
 }
 
@@ -81,7 +81,8 @@ impl Connecting {
         self.sent < self.request.len()
     }
 
-    /// Goes on, as far as the socket allows. Returns what both ends have agreed on, once they have.
+    /// Continues as far as the socket allows. Returns the negotiated parameters once they are
+    /// complete.
     pub(super) fn advance(
         &mut self,
         socket: &OwnedFd,
@@ -98,7 +99,7 @@ impl Connecting {
                 Err(error) => return Err(failure(error)),
             }
         }
-        // What follows the reply is left to the stream.
+        // The bytes after the reply belong to the stream.
         let mut reply = [0; 32];
         loop {
             let missing = self.initiator.missing().clamp(1, reply.len());
@@ -115,7 +116,7 @@ impl Connecting {
                     return Err(SetupFailure::Rejected(self.initiator.rejection().to_vec()));
                 }
                 Err(error) => {
-                    // The connection is closed if there is no room for it.
+                    // If there is no room for the Terminate, the connection is just closed.
                     let terminate = IoSlice::new(self.initiator.terminate());
                     let _ = socket::send(socket, &[terminate]);
                     return Err(SetupFailure::of_protocol(error));
@@ -135,8 +136,8 @@ impl Incoming {
         }
     }
 
-    /// Goes on, as far as the socket allows. Returns the request once it is whole, and an error if
-    /// the connection is to be closed.
+    /// Continues as far as the socket allows. Returns the request once it is complete, or an error
+    /// if the connection must be closed.
     pub(super) fn advance(&mut self) -> Result<Option<MpaRequest>, Option<SetupError>> {
         let mut frame = [0; 1024];
         loop {

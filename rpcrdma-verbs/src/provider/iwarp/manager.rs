@@ -33,13 +33,13 @@ pub struct IwarpConnectionManager {
     epoll: OwnedFd,
     listeners: NumberMap<u64, (OwnedFd, SocketAddr)>,
     setups: NumberMap<u64, Setup>,
-    /// The setups in the order of their deadlines, also some that are over.
+    /// The setups in the order of their deadlines, including some that have ended.
     deadlines: VecDeque<(Instant, u64)>,
     timer: OwnedFd,
     next_token: u64,
-    /// Counts polls, most of which make no system call while there are only listeners.
+    /// The number of polls. Most of them make no system call while there are only listeners.
     polls: u32,
-    /// True if as many setups are under way as may be: listeners wait.
+    /// True if the maximum number of setups is in progress: then listeners wait.
     is_full: bool,
 }
 
@@ -49,14 +49,14 @@ enum Setup {
     Incoming(Incoming),
 }
 
-/// The tokens of the descriptors that are no sockets. Others have smaller numbers.
+/// The tokens of the descriptors that are not sockets. Others have smaller numbers.
 const EVENTS: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
 
-/// While there are only listeners, one poll of this many asks the system.
+/// While there are only listeners, one of this many polls calls `epoll_wait`.
 const POLLS: u32 = 8;
 
-/// The most connections that one poll accepts.
+/// The maximum connections that one poll accepts.
 const ACCEPTS: usize = 16;
 
 fn fits(verb: &'static str, private_data: &[u8]) -> Result<()> {
@@ -198,13 +198,13 @@ impl IwarpConnectionManager {
         }
     }
 
-    /// Ends setups that have taken too long.
+    /// Ends setups that exceed their time limit.
     fn expire(&mut self) {
         // rfc: 5044-7.1.2-p, 5044-7.1.2-t
         let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
         let now = Instant::now();
         while let Some((deadline, token)) = self.deadlines.front().copied() {
-            // A setup that is over leaves its deadline behind.
+            // An ended setup leaves its deadline in the list.
             let is_over = !self.setups.contains_key(&token);
             if deadline > now && !is_over {
                 super::completion::set_timer(&self.timer, deadline - now);
@@ -245,12 +245,12 @@ impl IwarpConnectionManager {
     fn watch_listeners(&self, flags: EventFlags) {
         for (token, (listener, _)) in &self.listeners {
             let token = EventData::new_u64(*token);
-            // It fails only for descriptors that are not watched.
+            // It fails only for descriptors that are not registered.
             let _ = epoll::modify(&self.epoll, listener, token, flags);
         }
     }
 
-    /// Removes a setup, which makes room for others.
+    /// Removes a setup, which makes room for another one.
     fn remove(&mut self, token: u64) -> Option<Setup> {
         let setup = self.setups.remove(&token);
         if std::mem::take(&mut self.is_full) {
@@ -334,7 +334,7 @@ impl IwarpConnectionManager {
         });
         if let Some(size) = size {
             let stream = IwarpStream::initiator(established, qp.depths, size);
-            // Whoever asks for peer-to-peer mode knows the peer.
+            // An initiator that requests peer-to-peer mode knows that the peer handles it.
             let nudges = established.rtr.is_none();
             qp.establish((stream, nudges), None, &established.private_data);
         }
@@ -358,7 +358,7 @@ impl IwarpConnectionManager {
         });
     }
 
-    /// Returns true if this poll asks the system.
+    /// Returns true if this poll must call `epoll_wait`.
     fn is_due(&mut self) -> bool {
         self.polls = self.polls.wrapping_add(1);
         !self.setups.is_empty() || self.polls.is_multiple_of(POLLS)
@@ -453,7 +453,7 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
         let options = self.options(qp.depths, private_data);
         let (reply, established) = mpa.accept(&options).map_err(|_| wrong_state())?;
         let stream = IwarpStream::responder(&established, qp.depths, self.fpdu_size(&socket));
-        // Nothing was sent on the socket before: there is room for the reply.
+        // The socket has not sent anything, so there is room for the reply.
         let sent = socket::send(&socket, &[IoSlice::new(&reply)]);
         if sent != Ok(reply.len()) || !qp.establish((stream, false), Some(socket), &[]) {
             return Err(wrong_state());

@@ -1,4 +1,4 @@
-//! The bytes of registered memory. This is the only module of the provider that touches them.
+//! The bytes of registered memory. Only this module of the provider accesses them.
 
 #![allow(
     unsafe_code,
@@ -14,14 +14,14 @@ use crate::provider::Sge;
 /// The maximum number of scatter/gather entries of a work request.
 pub(super) const MAX_SGE: usize = 16;
 
-/// Ranges of memory, one behind the other.
+/// Successive ranges of memory.
 ///
-/// Whoever makes one has checked its entries, and vouches for the time in which it is used that the
-/// memory is valid and that nothing else uses it in a conflicting way:
-/// - entries of a posted request or receive, before its completion: the poster has promised it;
+/// The code that creates a value has checked its entries, and guarantees that the memory is valid
+/// and without conflicting use while the value is used:
+/// - entries of a posted request or receive, before its completion: guaranteed by the poster;
 /// - exposed memory, while the table of keys in which it was found is locked: a region is removed
-///   under the lock before its memory is freed. Memory that several queue pairs can write is written
-///   with the table locked for writing.
+///   under the lock before its memory is freed. Memory that several queue pairs can write is
+///   written with the table locked for writing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'a> {
     slices: &'a [Sge],
@@ -30,7 +30,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Returns `length` bytes from `offset` on, or what there is of them.
+    /// Returns `length` bytes from `offset` on, or fewer if the memory ends before.
     pub(super) const fn new(slices: &'a [Sge], offset: u64, length: u64) -> Self {
         Self {
             slices,
@@ -39,7 +39,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns addresses and lengths. None is empty.
+    /// Returns addresses and lengths. No range is empty.
     fn ranges(self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
         let (mut skip, mut left) = (self.skip, self.length);
         self.slices.iter().filter_map(move |slice| {
@@ -47,7 +47,7 @@ impl<'a> Parts<'a> {
             skip -= skipped;
             let length = left.min(u64::from(slice.length) - skipped);
             left -= length;
-            // Addresses and lengths are those of memory of this process.
+            // Addresses and lengths belong to memory of this process.
             let address = (slice.address + skipped) as usize;
             (length > 0).then_some((address, length as usize))
         })
@@ -61,36 +61,36 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns the bytes, to be sent or summed up.
+    /// Returns the bytes for sending or checksums.
     pub(super) fn bytes(self) -> impl Iterator<Item = &'a [u8]> {
         self.ranges().map(|(address, length)| {
             let from = std::ptr::with_exposed_provenance(address);
-            // SAFETY: the range is within an entry that whoever made `self` vouches for: it is
-            // valid, and nothing changes it while it is sent. Its memory was zeroed when it was
-            // allocated, so that it is initialized.
+            // SAFETY: the range is within an entry that the creator of `self` guarantees to be
+            // valid and unchanged while it is sent. Its memory was zeroed when it was allocated, so
+            // that it is initialized.
             unsafe { std::slice::from_raw_parts(from, length) }
         })
     }
 
-    /// Returns the bytes for a call of the system that writes them.
+    /// Returns the bytes for a system call that writes them.
     pub(super) fn to_receive(self) -> ArrayVec<IoSliceMut<'a>, { MAX_SGE + 1 }> {
         let slices = self.ranges().map(|(address, length)| {
             let to = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: as for `bytes`; and nothing else uses the memory, as whoever made `self`
-            // vouches. The ranges of one request may overlap only if its poster has posted the same
-            // memory twice, which `post` forbids.
+            // SAFETY: as for `bytes`; and nothing else uses the memory, as the creator of `self`
+            // guarantees. The ranges of one request may overlap only if its poster has posted the
+            // same memory twice, which `post` forbids.
             IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(to, length) })
         });
         slices.take(MAX_SGE).collect()
     }
 
-    /// Writes `bytes`, as many as there is room for.
+    /// Writes as many of `bytes` as there is room for.
     pub(super) fn write(self, mut bytes: &[u8]) {
         for (address, length) in self.ranges() {
             let (part, rest) = bytes.split_at(bytes.len().min(length));
             let to = std::ptr::with_exposed_provenance_mut(address);
             // SAFETY: as for `to_receive`. `bytes` is not registered memory: it was received into a
-            // buffer of ours.
+            // buffer of this provider.
             unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()) };
             bytes = rest;
         }

@@ -1,4 +1,4 @@
-//! Queue pairs: what is posted, and the stream on which it goes.
+//! Queue pairs: posted requests, and the stream that carries them.
 
 mod nudge;
 mod receiving;
@@ -16,7 +16,7 @@ use rustix::net::Shutdown;
 use self::nudge::Nudges;
 use self::receiving::Incoming;
 use self::send_queue::SendQueue;
-use super::completion::{Completions, Progressed, SocketUser};
+use super::completion::{Completions, ProgressOutcome, SocketUser};
 use super::connect_request::IwarpConnectRequest;
 use super::memory::MAX_SGE;
 use super::socket;
@@ -36,7 +36,7 @@ pub struct IwarpQueuePair {
     pub(super) ended: Once,
 }
 
-/// A queue pair, as the queues and the manager know it.
+/// The shared part of a queue pair, for its queues and the manager.
 #[derive(Debug)]
 pub(super) struct Qp {
     pub(super) number: u32,
@@ -45,7 +45,7 @@ pub(super) struct Qp {
     completions: Arc<Completions>,
     events: Arc<EventQueue<IwarpConnectRequest>>,
     state: Mutex<QpState>,
-    /// How long a Send of the peer waits for a receive; `None` if it does not wait.
+    /// The time that a Send of the peer waits for a receive; `None` if it does not wait.
     receive_timeout: Option<Duration>,
     pub(super) depths: ReadDepths,
 }
@@ -60,10 +60,10 @@ struct QpState {
     receives: ReceiveQueue<Qp>,
     incoming: Incoming,
     nudges: Nudges,
-    /// Completions that are not yet in their queue. They are moved there together before the lock
+    /// Completions that are not in their queue yet. They are moved there together before the lock
     /// is released.
     completed: VecDeque<CompletionEntry>,
-    /// True if the disconnection is to be reported after them.
+    /// True if the disconnection must be reported after them.
     is_disconnected: bool,
 }
 
@@ -73,11 +73,11 @@ enum QpPhase {
     Connecting,
     /// Connected.
     Ready,
-    /// Failed: what is posted is flushed, and what comes is dropped.
+    /// Failed: posted requests are flushed, and incoming data are dropped.
     Failed,
 }
 
-/// What a queue pair is created with.
+/// The parameters of a new queue pair.
 pub(super) struct QpParts {
     pub(super) number: u32,
     pub(super) domain: Arc<Domain>,
@@ -114,8 +114,8 @@ impl QpState {
         });
     }
 
-    /// Fails the queue pair, and flushes what was posted, with other statuses for the oldest request
-    /// and the receive of a message that is arriving. Shared receives remain.
+    /// Fails the queue pair, and flushes posted requests. The oldest request and the receive of an
+    /// arriving message get the given statuses. Shared receives remain.
     fn fail(&mut self, number: u32, (request, receive): (Status, Status)) {
         // rfc: 5040-6.2.1-b, 5040-7.1-a, 5041-6.2.2-a, 5041-6.2.2-b, 5041-7-a
         if self.phase == QpPhase::Failed {
@@ -135,11 +135,11 @@ impl QpState {
         self.close();
     }
 
-    /// Ends the outgoing stream. What was sent still arrives.
+    /// Ends the outgoing stream. Data that were sent before still arrive.
     fn close(&mut self) {
         // rfc: 5040-6.2.1-c, 5040-6.2.1-d, 5040-7-b, 5041-3-l, 5041-6.2-a, 5041-6.2-b
         // rfc: 5041-6.2.1-a, 5041-6.2.2-d
-        // What is queued without memory of a request, as a Terminate, still goes out.
+        // Queued bytes without memory of a request, such as a Terminate, are still sent.
         let goes_on = self
             .stream
             .as_mut()
@@ -234,9 +234,8 @@ impl Qp {
         self.lock().phase == QpPhase::Connecting
     }
 
-    /// Begins to work on an established connection: with the socket of the queue pair, or that of
-    /// an accepted request, and with or without nudges. Returns false if the queue pair has ended or
-    /// failed.
+    /// Begins to use an established connection: with the socket of the queue pair or of an accepted
+    /// request, and with or without nudges. Returns false if the queue pair has ended or failed.
     pub(super) fn establish(
         &self,
         (stream, nudges): (IwarpStream, bool),
@@ -269,7 +268,7 @@ impl Qp {
             queue_pair: self.number,
             private_data: private_data.into(),
         });
-        // The message that says that an initiator is ready to receive.
+        // Sends the ready-to-receive message of an initiator.
         self.pump(&mut state);
         true
     }
@@ -305,8 +304,7 @@ impl Qp {
         }
         state.completed.clear();
         if let Some(socket) = state.socket.take() {
-            // A socket that is closed with something to be received resets the connection, and what
-            // was sent may be lost.
+            // Closing a socket with unread data resets the connection, and sent data may be lost.
             let mut dropped = [0; 4096];
             for _ in 0..16 {
                 if !matches!(socket::receive(&socket, &mut dropped), Ok(1..)) {
@@ -373,7 +371,7 @@ impl Qp {
 }
 
 impl SocketUser for Qp {
-    fn progress(&self, staging: &mut [u8], has_ended: bool) -> Progressed {
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> ProgressOutcome {
         let mut state = self.lock();
         let before = state.incoming.received;
         let goes_on = match state.phase {
@@ -386,7 +384,7 @@ impl SocketUser for Qp {
             state.nudge();
             self.pump(&mut state);
         }
-        Progressed {
+        ProgressOutcome {
             goes_on,
             has_received,
         }
@@ -406,7 +404,7 @@ impl QpState {
         }
     }
 
-    /// Drops what comes after the end, until the peer ends the connection, too. Returns true if
+    /// Drops incoming data after the end, until the peer also ends the connection. Returns true if
     /// there may be more.
     fn drop_input(&mut self, staging: &mut [u8]) -> bool {
         for _ in 0..16 {

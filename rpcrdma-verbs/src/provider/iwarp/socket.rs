@@ -1,4 +1,4 @@
-//! Sockets: what `std` has no calls for.
+//! Socket functions that `std` lacks.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -13,12 +13,12 @@ use rustix::net::{
 use crate::provider::common::wakeup::system;
 use crate::provider::{Cause, Result, VerbError};
 
-/// The longest FPDU on loopback, in bytes: MPA limits it further.
+/// The maximum length of an FPDU on loopback, in bytes. MPA limits it further.
 const LOOPBACK_FPDU: usize = 1 << 16;
-/// The FPDU where the system does not tell the segment size: that of Ethernet with IPv6 and
+/// The FPDU length if the system does not return the segment size: that of Ethernet with IPv6 and
 /// timestamps.
 const USUAL_SEGMENT: usize = 1428;
-/// The most connections that wait to be accepted.
+/// The backlog of a listener.
 const BACKLOG: i32 = 1024;
 
 fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
@@ -34,7 +34,7 @@ fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
 fn set_traffic_class(socket: &OwnedFd, class: u8, is_v6: bool) -> rustix::io::Result<()> {
     if is_v6 {
         sockopt::set_ipv6_tclass(socket, class.into())?;
-        // That of peers with mapped addresses of IPv4; not where the socket is for IPv6 alone.
+        // This is for peers with IPv4-mapped addresses. It fails if the socket supports only IPv6.
         let _ = sockopt::set_ip_tos(socket, class);
         return Ok(());
     }
@@ -90,8 +90,8 @@ pub(super) fn error(socket: &OwnedFd) -> rustix::io::Result<()> {
     sockopt::socket_error(socket)?
 }
 
-/// Returns the longest FPDU for a connection, in bytes: what fits into a segment of TCP, and on
-/// loopback more.
+/// Returns the maximum length of an FPDU for a connection, in bytes: it fits a TCP segment, and is
+/// longer on loopback.
 pub(super) fn fpdu_size(socket: &OwnedFd) -> usize {
     // rfc: 5044-5.1-a, 5044-5.1-b
     let ip = |address: rustix::io::Result<SocketAddr>| address.ok().map(|address| address.ip());
@@ -109,7 +109,7 @@ fn peer(socket: &OwnedFd) -> rustix::io::Result<SocketAddr> {
     SocketAddr::try_from(peer)
 }
 
-/// Sends bytes, as many as there is room for.
+/// Sends as many bytes as there is room for.
 pub(super) fn send(socket: &OwnedFd, parts: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     match parts {
@@ -118,12 +118,12 @@ pub(super) fn send(socket: &OwnedFd, parts: &[IoSlice<'_>]) -> rustix::io::Resul
     }
 }
 
-/// Receives bytes, as many as there are. Zero is the end of the stream.
+/// Receives as many bytes as there are. Zero means the end of the stream.
 pub(super) fn receive(socket: &OwnedFd, into: &mut [u8]) -> rustix::io::Result<usize> {
     rustix::net::recv(socket, into, RecvFlags::DONTWAIT).map(|(_, count)| count)
 }
 
-/// Returns true if the peer has closed the connection and nothing of it is left to be received.
+/// Returns true if the peer has closed the connection and no data are left to be received.
 pub(super) fn is_closed(socket: &OwnedFd) -> bool {
     let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
     match rustix::net::recv(socket, &mut [0u8; 1], flags) {

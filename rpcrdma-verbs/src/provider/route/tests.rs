@@ -1,4 +1,4 @@
-//! Hosts as folders: routes as the system prints them, and devices as links.
+//! Simulated hosts in folders: routes in the system's format, and devices as links.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -87,14 +87,14 @@ impl Drop for Fake {
 }
 
 #[test]
-fn the_route_decides() {
+fn the_route_selects_the_device() {
     let fake = Fake::new("route", "4: ACTIVE", "1: CA");
     let hardware = Some("mlx5_0".to_owned());
     for (peer, expected) in [
         ("192.0.2.1", true),
-        // The longer prefix goes through the other interface, which has rxe.
+        // The longer prefix uses the other interface, which has rxe.
         ("192.0.2.129", false),
-        // Of the default routes, that with the lesser metric.
+        // The default route with the lower metric.
         ("8.8.8.8", false),
         ("198.51.100.7", true),
         ("203.0.113.1", false),
@@ -102,7 +102,7 @@ fn the_route_decides() {
         ("::ffff:192.0.2.1", true),
         ("2001:db8::1", false),
         ("2001:db8:1::1", true),
-        // This host, and nowhere.
+        // Local addresses, and addresses without a route.
         ("2001:db8:1::5", false),
         ("2002::1", false),
         ("::1", false),
@@ -114,7 +114,7 @@ fn the_route_decides() {
 }
 
 #[test]
-fn a_device_without_a_link_or_connections_is_not_chosen() {
+fn unusable_devices_are_not_selected() {
     for (name, state, kind) in [
         ("down", "1: DOWN", "1: CA"),
         ("efa", "4: ACTIVE", "7: unspecified"),
@@ -128,12 +128,12 @@ fn a_device_without_a_link_or_connections_is_not_chosen() {
 }
 
 #[test]
-fn a_host_that_tells_nothing_has_iwarp() {
+fn a_host_without_tables_uses_iwarp() {
     let root = std::env::temp_dir().join("rpcrdma-no-such-host");
     let host = Host { root };
     assert_eq!(host.device_towards([192, 0, 2, 1].into()), None);
     assert_eq!(host.devices(), [""; 0]);
-    // Whatever this host has: there is a device.
+    // There is always a device, whatever this host has.
     let _ = device_towards([192, 0, 2, 1].into());
     let _ = device_for_listener(Ipv6Addr::UNSPECIFIED.into());
 }

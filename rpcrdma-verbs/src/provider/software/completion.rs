@@ -70,8 +70,8 @@ impl provider::CompletionQueue for SoftwareCompletionQueue {
                 cause: Cause::System(error),
             })?;
         }
-        // Delayed requests progress by polls: the waiter must be woken to poll, or all might wait
-        // for ever.
+        // Delayed requests progress by polls: the waiting thread must be woken to poll, or all
+        // threads might wait forever.
         if self.shared.fabric.has_delayed() {
             wake(&self.shared.wake);
         }

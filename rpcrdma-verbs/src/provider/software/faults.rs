@@ -5,8 +5,8 @@
 pub struct Faults {
     /// The seed of the random numbers.
     pub seed: u64,
-    /// The maximum number of polls of any completion queue by which a work request is delayed. So
-    /// queue pairs overtake each other.
+    /// The maximum number of polls of any completion queue by which a work request is delayed. This
+    /// lets queue pairs overtake each other.
     pub delay: u32,
     /// The probability that a work request ends its connection.
     pub disconnect: u16,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Nanoseconds since the fabric was created, plus one, so that `Option<Time>` has the same size.
 pub(super) type Time = NonZero<u64>;
 
-/// Something that has work due at a time.
+/// An object with work that is due at a time.
 pub(super) trait Progress: Send + Sync + std::fmt::Debug {
     /// Executes due work.
     fn progress(&self);
@@ -67,7 +67,7 @@ impl Latency {
     }
 
     fn lock(&self) -> MutexGuard<'_, Schedule> {
-        // After a panic elsewhere a connection may be visited in vain, or late.
+        // After a panic elsewhere, a connection may be visited needlessly or late.
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,7 +128,7 @@ impl Latency {
         found
     }
 
-    /// Starts the thread that executes due work while nobody polls.
+    /// Starts the thread that executes due work while no thread polls.
     pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
         let mut agenda = self.lock();
         if agenda.thread.is_none() {
@@ -169,7 +169,8 @@ impl Latency {
         // If the thread itself drops the last connection, it drops the fabric, and must not join
         // itself.
         if let Some(thread) = thread.filter(|other| other.thread().id() != thread::current().id()) {
-            // A panic of the thread poisons the lock of a connection, where others find it.
+            // A panic of the thread poisons the lock of a connection, where other threads notice
+            // it.
             let _ = thread.join();
         }
     }

@@ -78,7 +78,7 @@ impl Drop for SoftwareConnectionManager {
         for address in &self.listening {
             self.device.fabric.unlisten(address);
         }
-        // Dropping the events rejects the requests that were not polled.
+        // Dropping the events rejects unpolled requests.
         self.events.clear();
     }
 }

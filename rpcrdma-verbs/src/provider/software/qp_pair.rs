@@ -28,13 +28,13 @@ use crate::provider::{
 /// The maximum number of scatter/gather entries of a work request.
 pub(super) const MAX_SGE: usize = 16;
 
-/// Two queue pairs that are connected to each other.
+/// Two connected queue pairs.
 #[derive(Debug)]
 pub(super) struct QpPair {
     fabric: Arc<Fabric>,
     me: Weak<Self>,
-    /// The domains of both, once known. They are outside of the lock, so that readers of their
-    /// tables need no reference count.
+    /// The domains of both, once known. They are outside of the lock, so that reading their tables
+    /// needs no reference count.
     domains: [OnceLock<Arc<Domain>>; 2],
     pair: Mutex<QpPairState>,
     /// The number of the first queue pair.
@@ -56,10 +56,10 @@ pub(super) struct QpState {
     pub(super) domain: Arc<Domain>,
     capabilities: Arc<Capabilities>,
     completions: Arc<Completions>,
-    /// Completions that are not yet in their queue. They are moved there together before the lock
+    /// Completions that are not in their queue yet. They are moved there together before the lock
     /// is released.
     completed: VecDeque<Entry>,
-    /// True if the disconnection is to be reported after them.
+    /// True if the disconnection must be reported after them.
     is_disconnected: bool,
     receives: ReceiveQueue<QpPair>,
     /// True if Sends of the peer wait for a receive.
@@ -237,7 +237,7 @@ impl QpState {
         }
     }
 
-    /// Returns the time of the next work that only waits for time to pass.
+    /// Returns the time of the next work that waits only for time to pass.
     fn due(&self) -> Option<Time> {
         let first = self
             .delayed
@@ -381,8 +381,8 @@ impl QpPair {
         })
     }
 
-    /// Returns the domains of this side and of the other. If there was never another, the first is
-    /// repeated.
+    /// Returns the domains of this side and of the other. If there was never another, the first one
+    /// is repeated.
     fn domains(&self, side: usize) -> Option<[&Arc<Domain>; 2]> {
         let ours = self.domains[side].get()?;
         Some([ours, self.domains[other(side)].get().unwrap_or(ours)])
@@ -404,8 +404,8 @@ impl QpPair {
         ends
     }
 
-    /// Adds the second queue pair. Returns false if the first is gone, or if there is a second one,
-    /// or was one of another device.
+    /// Adds the second queue pair. Returns false if the first one is gone, if there is a second one
+    /// already, or if an earlier second one belonged to another device.
     pub(super) fn join(&self, second: QpState) -> bool {
         let mut ends = self.lock();
         let alone = ends[1].is_none()
@@ -630,7 +630,7 @@ impl QpPair {
             let Some(mut delayed) = end.delayed.pop_front() else {
                 break;
             };
-            // A request that has waited is executed now, not when it arrived.
+            // A request that waited for a receive is executed now, not at its arrival time.
             let taken = if delayed.waits_for_receive {
                 delayed.arrives.and(now)
             } else {

@@ -1,8 +1,8 @@
-//! Peers that mean harm: what they take of a server, and what others notice of them.
+//! Hostile peers: the resources that they take of a server, and their effect on other clients.
 //!
-//! The server runs on a thread of its own, whose heap is measured. The peers have an address of
-//! their own. While they attack and while they do not, in turns, another client measures how long
-//! its calls take.
+//! The server runs on a separate thread, whose heap is measured. The hostile peers have a separate
+//! address. Another client measures the latency of its calls, alternately with and without an
+//! attack.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -20,34 +20,34 @@ use tokio::sync::oneshot;
 
 use super::{key, run_within, until};
 
-/// What the server offers.
-pub type Served = Router<(kv1::Server<Heavy>, ())>;
+/// The services of the server.
+pub type AttackedRouter = Router<(kv1::Server<LargeResults>, ())>;
 
-/// A transport that is attacked.
+/// A transport to attack.
 pub trait Transport: Copy + Send + 'static {
-    /// Bytes that the server may take beside the peer's budget.
+    /// The bytes that the server may use in addition to the peer's budget.
     const FIXED: usize;
 
-    /// Serves until it is dropped.
+    /// Serves until the future is dropped.
     fn serve(
         self,
-        router: Served,
+        router: AttackedRouter,
         control: ServerControl,
         bound: mpsc::Sender<SocketAddr>,
     ) -> impl Future<Output = ()>;
 
-    /// Connects a client that means no harm.
+    /// Connects a well-behaved client.
     fn connect(self, server: SocketAddr) -> impl Future<Output = Channel> + Send;
 }
 
-/// Bytes of a result of GET.
+/// The bytes of a GET result.
 pub const RESULT: usize = 64 << 10;
 
-/// Makes new results for each call, and waits for ever if it is told to.
+/// Creates new results for each call, and waits forever if requested.
 #[derive(Debug)]
-pub struct Heavy;
+pub struct LargeResults;
 
-impl Service for Heavy {
+impl Service for LargeResults {
     async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
         let value = vec![7; RESULT].into();
         Ok(owned::GetRes::True(owned::GetOk { value }.into()).into())
@@ -66,7 +66,7 @@ impl Service for Heavy {
 }
 
 pub const MIB: usize = 1 << 20;
-/// Connections of one peer.
+/// The connections of one peer.
 pub const CONNECTIONS: usize = 100;
 
 fn limits() -> ServerLimits {
@@ -79,8 +79,8 @@ fn limits() -> ServerLimits {
         .handler_time(Some(Duration::from_millis(500)))
 }
 
-/// What a peer with all of its connections can make the server hold: its budget, what each
-/// connection always has, and of each connection a result that exceeds the budget.
+/// The maximum memory that a peer with all of its connections can make the server hold: its budget,
+/// the fixed memory of each connection, and one result per connection that exceeds the budget.
 const BUDGET: usize = 8 * MIB + CONNECTIONS * ((96 << 10) + RESULT);
 
 struct Running {
@@ -99,8 +99,8 @@ impl Running {
         let thread = std::thread::spawn(move || {
             allocation_counter::measure(|| {
                 on_this_thread(async {
-                    let router = Router::new().add_service(kv1::serve(Heavy));
-                    // Calls that never end are not waited for.
+                    let router = Router::new().add_service(kv1::serve(LargeResults));
+                    // The server does not wait for calls that never end.
                     tokio::select! {
                         () = transport.serve(router, controlled, bound) => {}
                         _ = ended => {}
@@ -116,7 +116,7 @@ impl Running {
         }
     }
 
-    /// Ends the server, and returns the most bytes that its heap had.
+    /// Ends the server, and returns the peak size of its heap in bytes.
     fn peak(self) -> usize {
         drop(self.end);
         usize::try_from(self.thread.join().unwrap().bytes_max).unwrap()
@@ -128,7 +128,8 @@ fn on_this_thread(future: impl Future<Output = ()>) {
     runtime.enable_all().build().unwrap().block_on(future);
 }
 
-/// A connection of the peer that attacks, which cuts it when it ends. The system buffers little.
+/// Opens a connection of the hostile peer, which resets the connection when it ends. The system's
+/// buffers are small.
 pub async fn hostile(server: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
@@ -140,7 +141,7 @@ pub async fn hostile(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Attacks on a thread of its own until it is dropped.
+/// Attacks on a separate thread until it is dropped.
 struct Attack {
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -173,7 +174,7 @@ impl Drop for Attack {
     }
 }
 
-/// Waits until a peer has all that it can get.
+/// Waits until a peer has all the resources that it can get.
 async fn settle(control: &ServerControl) {
     let (mut before, mut unchanged) = (None, 0);
     while unchanged < 5 {
@@ -185,14 +186,14 @@ async fn settle(control: &ServerControl) {
     }
 }
 
-/// Makes calls, and adds how long each takes.
+/// Makes calls, and records the duration of each.
 async fn measure(kv: &Client<Channel>, times: &mut Vec<Duration>) {
     for number in 0..150 {
         let started = Instant::now();
         assert_eq!(kv.fail(&(9 + number)).await.unwrap(), 9 + number);
         times.push(started.elapsed());
         if number % 10 == 0 {
-            // It takes memory of the server.
+            // The call takes memory of the server.
             let owned::GetRes::True(found) = kv.get(&key("a")).await.unwrap() else {
                 panic!("no value");
             };
@@ -206,15 +207,16 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times[times.len() * percent / 100]
 }
 
-/// How often a peer attacks, and how often the whole is measured at most: others use the machine.
+/// The number of attacks, and the maximum number of repetitions: other processes use the machine,
+/// too.
 const TURNS: usize = 10;
 const ATTEMPTS: usize = 20;
 static ALONE: Mutex<()> = Mutex::new(());
-/// Differences below this are of the machine.
+/// Differences below this value are noise of the machine.
 const NOISE: Duration = Duration::from_micros(200);
 
-/// Lets peers attack in turns, until `is_up` each time, and checks what another client and the
-/// memory of the server notice of it.
+/// Lets peers attack repeatedly, until `is_up` each time, and checks the effect on another client
+/// and on the memory of the server.
 pub fn attack<T, F, A>(
     transport: T,
     limit: Limit,
@@ -225,7 +227,7 @@ pub fn attack<T, F, A>(
     F: Future<Output = ()>,
     A: Fn(SocketAddr) -> F + Clone + Send + 'static,
 {
-    // What another test takes of the machine is no part of what is measured.
+    // Other tests must not affect the measurement.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Running::start(transport);
     let (address, control) = (server.address, server.control.clone());
@@ -263,6 +265,6 @@ pub fn attack<T, F, A>(
     });
     let peak = server.peak();
     println!("{limit}: {peak} bytes at most");
-    // The runtime, the other client, and the lists of what is open.
+    // The runtime, the other client, and the lists of open connections and calls.
     assert!(peak <= BUDGET + T::FIXED, "{peak} bytes");
 }

@@ -51,7 +51,7 @@ impl Counting {
         }
     }
 
-    /// Makes all calls on several channels. Those of every other channel are sent again over the
+    /// Makes all calls on several channels. Calls of every other channel are retransmitted over the
     /// next connection, and the others fail.
     pub async fn execute(self: &Arc<Self>, channel: impl Fn() -> Channel) {
         let mut channels = Vec::new();
@@ -73,8 +73,8 @@ impl Counting {
         }
     }
 
-    /// Asserts that no call was executed twice, though many connections were cut, and that the
-    /// reply cache was needed for it.
+    /// Asserts that no call was executed twice, that many connections were cut, and that the reply
+    /// cache was needed.
     pub async fn check(&self, cache: &ReplyCache, control: &ServerControl) {
         until(|| control.stats().calls_in_flight == 0).await;
         for (number, executed) in self.executed.iter().enumerate() {
@@ -94,7 +94,7 @@ const CALLS: u32 = 10_000;
 const CHANNELS: u32 = 4;
 const TASKS: u32 = 32;
 
-/// Makes a channel's calls: those with numbers of a range, by many tasks.
+/// Makes the calls of a channel, with numbers of a range, in many tasks.
 async fn make_calls(
     kv: Client<Channel>,
     numbers: std::ops::Range<u32>,

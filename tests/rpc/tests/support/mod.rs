@@ -18,7 +18,7 @@ use oncrpc::{CallError, Channel, Context, Execution, RpcError};
 use rpcrdma_rpc_tests::kv::kv::kv1::{Client, GetResults, Service};
 use rpcrdma_rpc_tests::kv::{GetOk, GetRes, PutArgs, owned};
 
-/// A key-value store, and how often its procedures were executed.
+/// A key-value store that counts the executions of its procedures.
 #[derive(Debug, Default)]
 pub struct Store {
     values: Mutex<HashMap<String, SharedBytes>>,
@@ -27,7 +27,7 @@ pub struct Store {
     pub fails: AtomicUsize,
     /// The deadline of the last FAIL.
     pub deadline: Mutex<Option<Instant>>,
-    /// FAILs that wait until they are told to go on.
+    /// The FAILs that wait for a notification.
     pub waiting: AtomicUsize,
     pub go_on: tokio::sync::Notify,
 }
@@ -97,21 +97,21 @@ pub fn run(test: impl Future<Output = ()>) {
     run_within(Duration::from_secs(60), test);
 }
 
-/// Runs a test that may take longer than others.
+/// Runs a long test with this time limit.
 pub fn run_within(limit: Duration, test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("hangs") });
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub async fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Asserts the whole text of an error, and whether the call was executed.
+/// Asserts the complete text of an error, and whether the call was executed.
 #[track_caller]
 pub fn assert_error(error: &CallError, text: &str, execution: Execution) {
     let (name, peer) = (error.procedure().name, error.peer());
@@ -120,7 +120,7 @@ pub fn assert_error(error: &CallError, text: &str, execution: Execution) {
     assert_eq!(error.execution(), execution);
 }
 
-/// Makes calls in many tasks that share a connection, and gives up a tenth of them.
+/// Makes calls in many tasks that share a connection, and cancels a tenth of them.
 pub async fn many_tasks_share(kv: &Client<Channel>) {
     let tasks: Vec<_> = (0..64u32)
         .map(|task| {

@@ -10,7 +10,7 @@ use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, channel, serve};
 
 use super::Store;
 
-/// A server, and the fabric that it is on.
+/// A server and its fabric.
 #[derive(Debug)]
 pub struct Running {
     pub fabric: Arc<Fabric>,
@@ -18,7 +18,7 @@ pub struct Running {
     pub store: Arc<Store>,
 }
 
-/// Serves a store on a fabric of its own.
+/// Serves a store on a new fabric.
 pub fn start(config: ServerConfig) -> Running {
     let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
     let served = store.clone();

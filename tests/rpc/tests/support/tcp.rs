@@ -1,4 +1,4 @@
-//! A server over TCP, and clients that send what they like.
+//! A server over TCP, and clients that send arbitrary data.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

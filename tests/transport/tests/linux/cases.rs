@@ -1,4 +1,4 @@
-//! Messages that break a rule, with their effects, which `docs/linux.md` lists as a table.
+//! Messages that violate a rule, and their effects, which `docs/linux.md` lists as a table.
 
 #[path = "cases/headers.rs"]
 mod headers;
@@ -17,8 +17,8 @@ const DONE: u32 = 3;
 pub(crate) const ERROR: u32 = 4;
 const OPTIONAL: u32 = 5;
 
-/// The number of XIDs of the cases. There is no case with more calls than Linux grants: on
-/// soft-RoCE of Linux 6.1 its effect differs between runs.
+/// The number of XIDs in the cases. No case has more calls than Linux grants: on soft-RoCE of Linux
+/// 6.1 the effect of that differs between runs.
 pub(crate) const CALLS: u32 = 2;
 
 /// The effects of a message.
@@ -40,11 +40,11 @@ pub(crate) type Exposed<'a> = &'a dyn Fn(u32, u32) -> Segment;
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) messages: fn(Exposed<'_>) -> Vec<Vec<u8>>,
-    /// What Linux does: any of these.
+    /// The effects on Linux: any of these.
     pub(crate) linux: &'static [&'static str],
-    /// What we do.
+    /// The effect on this crate.
     pub(crate) ours: &'static str,
-    /// The reason, if they differ.
+    /// The reason for a difference.
     pub(crate) why: &'static str,
 }
 
@@ -88,7 +88,7 @@ fn call() -> Raw {
 }
 
 impl Raw {
-    /// Makes it an `RDMA_NOMSG`.
+    /// Converts it to an `RDMA_NOMSG`.
     fn long(self) -> Self {
         Self {
             procedure: NOMSG,
@@ -146,7 +146,7 @@ pub(crate) fn all() -> Vec<Case> {
         .collect()
 }
 
-/// Valid messages, which show that the others are rejected for their defects.
+/// Valid messages, which show that the others are rejected because of their defects.
 fn good() -> Vec<Case> {
     vec![
         case("a null call", |_| call().alone(), &[SERVED], SERVED, ""),

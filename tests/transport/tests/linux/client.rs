@@ -1,4 +1,4 @@
-//! The kernel's NFS client with our server.
+//! The kernel's NFS client with this crate's server.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -21,11 +21,11 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 
 use crate::peer::Linux;
-use crate::wire::{Door, Got};
+use crate::wire::{Acceptor, PeerEvent};
 use crate::{NFS, word, words};
 
-/// The timeout of a mount that fails because of our answers. An unanswered mount waits for a minute
-/// or more.
+/// The timeout of a mount that fails because of the server's replies. An unanswered mount waits for
+/// a minute or more.
 const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A mount in progress.
@@ -104,9 +104,9 @@ impl Drop for Mount {
 }
 
 /// The kernel's log from now on.
-struct Words(File);
+struct KernelLog(File);
 
-impl Words {
+impl KernelLog {
     fn new() -> Self {
         const NONBLOCK: i32 = 0o4000;
         let mut file = OpenOptions::new()
@@ -139,8 +139,8 @@ impl Trace {
     fn new() -> Option<Self> {
         let at = Path::new("/sys/kernel/debug/tracing");
         let this = Self(at);
-        // Names of tasks are recorded by a probe of every task switch. On an emulated machine, the
-        // kernel may hang when its code is changed for the probe.
+        // The names of tasks are recorded by a probe of every task switch. On an emulated machine,
+        // the kernel may hang when its code is changed for the probe.
         if fs::write(at.join("options/record-cmd"), "0").is_err() || !this.switch("1") {
             println!(
                 "no tracing in {}: what the kernel makes of private data and credits is not seen",
@@ -184,25 +184,25 @@ fn linux() -> Option<Linux> {
     Some(linux)
 }
 
-/// Why the server of a test does not serve what follows NULL.
+/// The error with which a test server refuses calls other than NULL.
 #[derive(Clone, Copy, Debug)]
-enum Denial {
+enum Refusal {
     ProcedureUnavailable,
     GarbageArgs,
 }
 
 /// Version, procedure and user of a call.
-type Refused = (u32, u32, Option<u32>);
+type RefusedCall = (u32, u32, Option<u32>);
 
-/// An NFS server that serves nothing but NULL.
+/// An NFS server that serves only NULL.
 #[derive(Clone)]
-struct Refuses {
-    denial: Denial,
-    /// Each call after NULL.
-    calls: Rc<RefCell<Vec<Refused>>>,
+struct RefusingServer {
+    refusal: Refusal,
+    /// The calls after NULL.
+    calls: Rc<RefCell<Vec<RefusedCall>>>,
 }
 
-impl Refuses {
+impl RefusingServer {
     fn refuse(&self, cx: &Context) -> RpcError {
         let procedure = cx.procedure();
         let user = match cx.credentials() {
@@ -211,16 +211,16 @@ impl Refuses {
         };
         let call = (procedure.version, procedure.number, user);
         self.calls.borrow_mut().push(call);
-        match self.denial {
-            Denial::ProcedureUnavailable => RpcError::ProcedureUnavailable,
-            Denial::GarbageArgs => {
+        match self.refusal {
+            Refusal::ProcedureUnavailable => RpcError::ProcedureUnavailable,
+            Refusal::GarbageArgs => {
                 RpcError::GarbageArgs(Error::new(ErrorKind::UnexpectedEnd, 0), None)
             }
         }
     }
 }
 
-impl nfs3::LocalService for Refuses {
+impl nfs3::LocalService for RefusingServer {
     fn authorize(&self, cx: &Context) -> Result<(), RpcError> {
         Err(self.refuse(cx))
     }
@@ -230,7 +230,7 @@ impl nfs3::LocalService for Refuses {
     }
 }
 
-impl nfs4::LocalService for Refuses {
+impl nfs4::LocalService for RefusingServer {
     fn authorize(&self, cx: &Context) -> Result<(), RpcError> {
         Err(self.refuse(cx))
     }
@@ -240,19 +240,19 @@ impl nfs4::LocalService for Refuses {
     }
 }
 
-/// Makes the kernel mount from our server. It calls NULL, then its first real procedure as root, and
-/// fails at once because of our answer: mount.nfs prints `why`, and for version 4 the kernel logs the
-/// error of our answer.
-fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Option<&str>) {
+/// Makes the kernel mount from this crate's server. The kernel calls NULL, then its first real
+/// procedure as root, and fails at once because of the reply: mount.nfs prints `why`, and for
+/// version 4 the kernel logs `error`.
+fn mounted(linux: &Linux, version: &str, refusal: Refusal, why: &str, error: Option<&str>) {
     let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
     let calls = Rc::default();
-    let service = Refuses { denial, calls };
+    let service = RefusingServer { refusal, calls };
     let router = Router::new()
         .add_service(nfs3::serve_local(service.clone()))
         .add_service(nfs4::serve_local(service.clone()));
     let mut server =
         LocalServer::bind(&mut driver, linux.anywhere(), Config::server(), router).unwrap();
-    let mut kernel = Words::new();
+    let mut kernel = KernelLog::new();
     let mut mount = Mount::new(server.local_addr(), version);
     let mut last = None;
     while !mount.is_over() {
@@ -273,11 +273,11 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
         (4, 1, Some(0))
     };
     let calls = service.calls.borrow();
-    // The router answers NULL, which comes first: what follows says that it did.
+    // The router answers NULL, which comes first: later calls show that it did.
     assert!(!calls.is_empty(), "NULL was not answered");
     assert!(
         calls.iter().all(|call| *call == first),
-        "{version}, {denial:?}: {calls:?}"
+        "{version}, {refusal:?}: {calls:?}"
     );
     let (spoken, counters) = last.expect("a connection");
     let wrong = counters.refused + counters.dropped + counters.unexpected + counters.duplicate_xid;
@@ -297,7 +297,7 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
 #[test]
 fn its_first_calls_are_answered() {
     let Some(linux) = linux() else { return };
-    let (unavailable, garbage) = (Denial::ProcedureUnavailable, Denial::GarbageArgs);
+    let (unavailable, garbage) = (Refusal::ProcedureUnavailable, Refusal::GarbageArgs);
     let why = "Input/output error";
     for version in ["4.1", "4.0"] {
         // EOPNOTSUPP and EIO.
@@ -308,10 +308,10 @@ fn its_first_calls_are_answered() {
     mounted(&linux, "3", garbage, why, None);
 }
 
-/// Compares its first messages byte by byte, and checks how it uses our private data, and a grant
-/// of zero.
+/// Compares its first messages byte by byte, and checks how it uses the server's private data, and
+/// a grant of zero.
 #[test]
-fn its_first_messages_are_as_we_know_them() {
+fn its_first_messages_are_unchanged() {
     let Some(linux) = linux() else { return };
     let sizes = PrivateData::from_sizes(2048, 8192).encode();
     let trace = Trace::new();
@@ -326,9 +326,9 @@ fn its_first_messages_are_as_we_know_them() {
         (32, &[], "credits=32", "neg send/recv=1024/1024"),
     ] {
         trace.iter().for_each(Trace::clear);
-        let door = Door::new(&linux.open(), linux.anywhere());
-        let mount = Mount::new(door.address, "4.1");
-        let (mut wire, said) = door.accept(ours);
+        let acceptor = Acceptor::new(&linux.open(), linux.anywhere());
+        let mount = Mount::new(acceptor.address, "4.1");
+        let (mut wire, said) = acceptor.accept(ours);
         let (told, padding) = said.split_at(8);
         assert_eq!(
             told,
@@ -341,7 +341,7 @@ fn its_first_messages_are_as_we_know_them() {
             PrivateData::from_sizes(4096, 4096).with_remote_invalidation(true)
         );
 
-        let Got::Message(null, None) = wire.receive(PATIENCE) else {
+        let PeerEvent::Message(null, None) = wire.receive(PATIENCE) else {
             panic!("a call should come")
         };
         let xid = word(&null, 0);
@@ -351,8 +351,8 @@ fn its_first_messages_are_as_we_know_them() {
         );
         wire.send(&words(&[xid, 1, grant, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0]));
 
-        // A compound: no Read list, no Write list, a Reply chunk of one segment.
-        let Got::Message(compound, None) = wire.receive(PATIENCE) else {
+        // A COMPOUND has no Read list, no Write list, and a Reply chunk of one segment.
+        let PeerEvent::Message(compound, None) = wire.receive(PATIENCE) else {
             panic!("another call should come")
         };
         let [xid, version, asked, rest @ ..] =
@@ -362,7 +362,7 @@ fn its_first_messages_are_as_we_know_them() {
             [12, 13, 14, 15, 16, 17].map(|at| word(&compound, at)),
             [xid, 0, 2, NFS, 4, 1]
         );
-        // The reply is nevertheless inline, and says that the procedure does not exist.
+        // The reply is nevertheless inline: the procedure does not exist.
         wire.send(&words(&[xid, 1, grant, 0, 0, 0, 0, xid, 1, 0, 0, 0, 3]));
         mount.fails("Input/output error");
         if let Some(trace) = &trace {

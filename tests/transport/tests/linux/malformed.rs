@@ -1,4 +1,4 @@
-//! Malformed messages to the kernel's NFS server and to our engine.
+//! Malformed messages to the kernel's NFS server and to this crate's engine.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 
 use crate::cases::{self, CALLS, CHUNK, Case, ERROR, LOST, SERVED, SILENCE, STALE, Segment, XID};
 use crate::peer::Linux;
-use crate::wire::{Got, Wire};
+use crate::wire::{PeerEvent, Wire};
 use crate::{null_call, word, words};
 
 /// The XID of the valid call that follows.
 const NEXT: u32 = 0x0600_0d00;
-/// The timeouts of an answer and of silence.
+/// The timeouts for an answer and for silence.
 const ANSWER: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_millis(500);
 
@@ -28,7 +28,7 @@ fn sent(xid: u32) -> bool {
 
 /// Describes an answer.
 fn answer(bytes: &[u8]) -> String {
-    // Of any version.
+    // An RDMA_ERROR of any version.
     if bytes.len() == 28 && word(bytes, 3) == ERROR && word(bytes, 4) == 1 {
         assert_eq!(word(bytes, 0), XID);
         return format!("`ERR_VERS`, {} to {}", word(bytes, 5), word(bytes, 6));
@@ -83,7 +83,7 @@ fn answer(bytes: &[u8]) -> String {
     }
 }
 
-/// Joins the descriptions, each once, in order of first occurrence.
+/// Joins the descriptions without repetitions, in order of first occurrence.
 fn joined(said: &[String]) -> String {
     let mut found: Vec<(&str, usize)> = Vec::new();
     for one in said {
@@ -104,7 +104,7 @@ fn joined(said: &[String]) -> String {
     }
 }
 
-/// Returns what Linux does.
+/// Returns the effects on Linux.
 fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
     let ours = PrivateData::from_sizes(4096, 4096).encode();
     let (mut wire, _) = Wire::connect(device, linux.nfsd, &ours);
@@ -115,7 +115,7 @@ fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
     let mut next = false;
     loop {
         match wire.receive(if next { ANSWER } else { SILENT }) {
-            Got::Message(bytes, _) if next && word(&bytes, 0) == NEXT => {
+            PeerEvent::Message(bytes, _) if next && word(&bytes, 0) == NEXT => {
                 assert_eq!(
                     word(&bytes, 3),
                     0,
@@ -124,18 +124,18 @@ fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
                 );
                 break;
             }
-            Got::Message(bytes, _) => said.push(answer(&bytes)),
-            Got::Nothing if next => {
+            PeerEvent::Message(bytes, _) => said.push(answer(&bytes)),
+            PeerEvent::Nothing if next => {
                 said.push("the next call is not answered".to_owned());
                 break;
             }
-            Got::Nothing => {
+            PeerEvent::Nothing => {
                 next = true;
                 wire.send(&words(
                     &[&[NEXT, 1, 32, 0, 0, 0, 0][..], &null_call(NEXT, 3)].concat(),
                 ));
             }
-            Got::Lost => {
+            PeerEvent::Lost => {
                 said.push(LOST.to_owned());
                 break;
             }
@@ -144,7 +144,7 @@ fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
     joined(&said)
 }
 
-/// Returns what our engine does in a server that accepts both versions.
+/// Returns the effects on this crate's engine in a server that accepts both versions.
 fn ours(case: &Case) -> String {
     let segment = |at, length| -> Segment { [9, length, 0, at] };
     let mut session = Session::new(Config::server()).unwrap();
@@ -159,7 +159,7 @@ fn ours(case: &Case) -> String {
     joined(&said)
 }
 
-/// Performs the actions of the engine, and notes its messages.
+/// Performs the actions of the engine, and records its messages.
 fn follow(session: &mut Session, said: &mut Vec<String>) {
     while let Some(action) = session.poll_action() {
         match action {
@@ -200,7 +200,7 @@ fn table() -> String {
 }
 
 #[test]
-fn ours_are_those_of_the_documentation() {
+fn the_engine_matches_the_documentation() {
     for case in cases::all() {
         assert_eq!(ours(&case), case.ours, "{}", case.name);
     }
@@ -213,7 +213,7 @@ fn ours_are_those_of_the_documentation() {
 }
 
 #[test]
-fn linux_answers_as_the_documentation_says() {
+fn linux_matches_the_documentation() {
     let Some(peer) = Linux::new() else { return };
     let device = peer.open();
     let mut others = Vec::new();

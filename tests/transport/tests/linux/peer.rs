@@ -1,4 +1,4 @@
-//! The Linux peer, as the environment describes it.
+//! The Linux peer in the environment.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,14 +7,14 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 /// The device of the machine, and the kernel's NFS server.
 pub(crate) struct Linux {
     device: String,
-    /// The address of the device, which we share with the kernel.
+    /// The address of the device, which the test shares with the kernel.
     pub(crate) address: IpAddr,
-    /// The address where the kernel's NFS server listens for RDMA.
+    /// The RDMA address of the kernel's NFS server.
     pub(crate) nfsd: SocketAddr,
 }
 
 impl Linux {
-    /// Returns `None` if something is missing, and prints it.
+    /// Returns `None` and prints a message if something is missing.
     pub(crate) fn new() -> Option<Self> {
         let named = |name: &str, what| {
             let value = std::env::var(name).ok();
@@ -40,7 +40,7 @@ impl Linux {
         AnyDevice::open(&self.device).expect("a device that works")
     }
 
-    /// Returns an address of ours, with any port.
+    /// Returns an address of this machine, with any port.
     pub(crate) fn anywhere(&self) -> SocketAddr {
         SocketAddr::new(self.address, 0)
     }

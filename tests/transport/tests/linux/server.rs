@@ -1,4 +1,4 @@
-//! The kernel's NFS server with our client.
+//! The kernel's NFS server with this crate's client.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 use crate::peer::Linux;
-use crate::wire::{Got, REACHED, Wire};
+use crate::wire::{PeerEvent, REACHED, Wire};
 use crate::{null_call, word, words};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The credits that Linux grants.
 const GRANT: u32 = 64;
 
-/// Our client, with the messages that it has sent.
+/// A client, with the messages that it has sent.
 struct Caller {
     driver: Driver<AnyDevice>,
     channel: LocalChannel<AnyDevice>,
@@ -60,7 +60,7 @@ impl Caller {
         }
     }
 
-    /// Calls NULL of a version, with these credentials and room for a reply of so many bytes.
+    /// Calls NULL of a version with these credentials. The reply may have `room` bytes.
     fn null(&mut self, version: u32, credentials: Credentials, room: u64) {
         let channel = self.channel.clone();
         if version == 3 {
@@ -72,7 +72,7 @@ impl Caller {
         }
     }
 
-    /// Makes a call, whose reply has no results.
+    /// Makes a call whose reply has no results.
     fn call<P>(
         &mut self,
         call: Call<'_, LocalChannel<AnyDevice>, P>,
@@ -181,9 +181,9 @@ fn null_calls_are_answered_with_a_reply_chunk_offered() {
     }
 }
 
-/// It tolerates probes, by RDMA Writes of no bytes, or on iWARP by RDMA Reads.
+/// It tolerates probes: RDMA Writes of 0 bytes, or RDMA Reads on iWARP.
 #[test]
-fn a_quiet_connection_stays() {
+fn an_idle_connection_stays() {
     let Some(linux) = Linux::new() else { return };
     let mut caller = Caller::new(&linux, Config::client());
     caller.null(3, Credentials::None, 0);
@@ -199,9 +199,9 @@ fn a_quiet_connection_stays() {
     assert_eq!(caller.session().counters().connections, 1);
 }
 
-/// It rejects an unknown version with a message of that version that lists its own.
+/// It rejects an unknown version with a message of that version, which lists its own version.
 #[test]
-fn version_two_is_refused_as_we_know_it() {
+fn version_two_is_rejected_as_before() {
     let Some(linux) = Linux::new() else { return };
     let ours = PrivateData::from_sizes(4096, 4096).encode();
     let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours);
@@ -210,12 +210,12 @@ fn version_two_is_refused_as_we_know_it() {
     ));
     assert_eq!(
         wire.receive(PATIENCE),
-        Got::Message(words(&[7, 2, GRANT, 4, 1, 1, 1]), None)
+        PeerEvent::Message(words(&[7, 2, GRANT, 4, 1, 1, 1]), None)
     );
 }
 
-/// Checks what Linux sends when it accepts, and that it understands our private data: its replies
-/// may invalidate.
+/// Checks Linux's private data when it accepts, and that it understands the client's private data:
+/// its replies may invalidate.
 #[test]
 fn private_data_are_understood() {
     let Some(linux) = Linux::new() else { return };
@@ -251,7 +251,7 @@ fn private_data_are_understood() {
         let reply = words(&[7, 1, GRANT, 1, 0, 0, 1, 1, key, 24, high, low]);
         assert_eq!(
             wire.receive(PATIENCE),
-            Got::Message(reply, invalidates.then_some(key))
+            PeerEvent::Message(reply, invalidates.then_some(key))
         );
         assert_eq!(wire.written(0, 24), words(&[7, 1, 0, 0, 0, 0]));
     }
@@ -273,10 +273,10 @@ fn a_message_may_fill_its_receives() {
         .concat();
         wire.send(&words(&call));
         match wire.receive(PATIENCE) {
-            Got::Message(bytes, None) if taken => {
+            PeerEvent::Message(bytes, None) if taken => {
                 assert_eq!((word(&bytes, 0), word(&bytes, 3)), (7, 0))
             }
-            Got::Lost if !taken => {}
+            PeerEvent::Lost if !taken => {}
             other => panic!("{} bytes: {other:?}", 4 * call.len()),
         }
     }

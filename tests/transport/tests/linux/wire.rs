@@ -19,7 +19,7 @@ type Window = <AnyDevice as Device>::Window;
 type Manager = <AnyDevice as Device>::Manager;
 type Request = <Manager as rpcrdma_verbs::provider::ConnectionManager<AnyDevice>>::Request;
 
-/// The number and size of receives: the longest message that Linux sends.
+/// The number and the size of receives: the maximum length of Linux's messages.
 const RECEIVES: u32 = 64;
 const RECEIVE: u32 = 4096;
 /// The number and size of the Sends of a connection.
@@ -28,7 +28,7 @@ const SEND: u32 = 8192;
 /// The number of bytes that the peer can access.
 pub(crate) const REACHED: u32 = 1 << 16;
 
-/// The timeout for anything on an emulated machine.
+/// The timeout of each step, even on an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The ids of the completions of Sends, and of RDMA Reads and Writes; receives have their number.
@@ -59,15 +59,15 @@ impl Block {
         unsafe { self.base.add(at as usize) }
     }
 
-    /// No posted request may still need the bytes at this place.
+    /// Writes bytes. No posted request may still need this range.
     fn write(&self, at: u32, bytes: &[u8]) {
         let to = self.place(at, bytes.len());
-        // SAFETY: `place` has bounds. No reference to the bytes of the block is ever made, and the
-        // source is not part of it.
+        // SAFETY: `place` checks the bounds. No reference to the bytes of the block is ever made,
+        // and the source is not part of it.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
     }
 
-    /// The writes of the device to this place must have completed.
+    /// Reads bytes. The device's writes to this range must have completed.
     fn read(&self, at: u32, length: u32) -> Vec<u8> {
         let from = self.place(at, length as usize);
         let mut bytes = vec![0; length as usize];
@@ -85,7 +85,7 @@ impl Drop for Block {
             return;
         }
         let bytes = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.length as usize);
-        // SAFETY: `new` has leaked this box, and nobody else frees it.
+        // SAFETY: `new` has leaked this box, and nothing else frees it.
         drop(unsafe { Box::from_raw(bytes) });
     }
 }
@@ -122,9 +122,9 @@ impl Drop for Memory {
     }
 }
 
-/// What the peer sends.
+/// An event of the peer.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Got {
+pub(crate) enum PeerEvent {
     /// A message, with the key that it has invalidated.
     Message(Vec<u8>, Option<u32>),
     /// Nothing, within the timeout.
@@ -133,7 +133,7 @@ pub(crate) enum Got {
     Lost,
 }
 
-/// A connection. The queue pair is dropped first, after which nothing accesses the memory.
+/// A connection. The queue pair is dropped first; after that, nothing accesses the memory.
 pub(crate) struct Wire {
     pair: AnyQueuePair,
     window: Option<(Window, u32)>,
@@ -283,19 +283,19 @@ impl Wire {
         self.lost |= posted.is_err();
     }
 
-    /// Returns the next message, or what else happens within this time.
-    pub(crate) fn receive(&mut self, within: Duration) -> Got {
+    /// Returns the next event within this time.
+    pub(crate) fn receive(&mut self, within: Duration) -> PeerEvent {
         let began = Instant::now();
         loop {
             self.poll();
             if let Some((bytes, invalidated)) = self.came.pop_front() {
-                return Got::Message(bytes, invalidated);
+                return PeerEvent::Message(bytes, invalidated);
             }
             if self.lost {
-                return Got::Lost;
+                return PeerEvent::Lost;
             }
             if began.elapsed() > within {
-                return Got::Nothing;
+                return PeerEvent::Nothing;
             }
             // The kernel may need this processor.
             std::thread::sleep(Duration::from_millis(1));
@@ -304,7 +304,7 @@ impl Wire {
 
     fn poll(&mut self) {
         let mut completions = Vec::new();
-        // Completions before the end matter, so the manager is polled first.
+        // Completions before the end must not be missed, so the manager is polled first.
         let ended = matches!(
             self.manager.poll(),
             Some(ConnectionEvent::Disconnected { .. })
@@ -364,8 +364,8 @@ impl Wire {
         [key, length, words[0], words[1]]
     }
 
-    /// Binds a window to all accessible memory, and uses its key instead of the region's, because
-    /// it can be invalidated.
+    /// Binds a window to all accessible memory, and uses its key, which can be invalidated, instead
+    /// of that of the region.
     pub(crate) fn bind(&mut self, device: &AnyDevice) {
         let window = device.window().expect("a window");
         let (number, key) = (
@@ -384,12 +384,12 @@ impl Wire {
         self.window = Some((window, key));
     }
 
-    /// Writes bytes that the peer will read, before it learns of them.
+    /// Writes bytes for the peer, before the peer knows their address.
     pub(crate) fn expose(&mut self, at: u32, bytes: &[u8]) {
         self.reached.block.write(at, bytes);
     }
 
-    /// Returns what the peer has written, after it has said so.
+    /// Returns the peer's data, after the peer has reported that they are written.
     pub(crate) fn written(&self, at: u32, length: u32) -> Vec<u8> {
         self.reached.block.read(at, length)
     }
@@ -407,14 +407,14 @@ fn next(manager: &mut Manager) -> ConnectionEvent<Request> {
     }
 }
 
-/// Waits for one connection.
-pub(crate) struct Door {
+/// A listener for one connection.
+pub(crate) struct Acceptor {
     parts: Parts,
     /// The address.
     pub(crate) address: SocketAddr,
 }
 
-impl Door {
+impl Acceptor {
     pub(crate) fn new(device: &AnyDevice, address: SocketAddr) -> Self {
         let mut parts = Parts::new(device);
         let address = parts

@@ -12,7 +12,7 @@ use crate::provider::{Cause, ConnectionEvent, Result, VerbError};
 const KNOWN_MASK: u32 = (1 << 21) - 1;
 
 /// The acknowledgement timeout: 4 us times 2 to this power. A dead peer is detected after slightly
-/// more than eight timeouts; the default of the connection manager would take half a minute.
+/// more than eight timeouts; the connection manager's default would take half a minute.
 const TIMEOUT: u8 = 17;
 
 /// The peer may read and write memory for which it has keys.
@@ -59,8 +59,8 @@ impl QpInner {
         state.modify(attributes, mask | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS.0)
     }
 
-    /// Moves to the RTS state. `reads` has the numbers of RDMA Reads of the peer and of ours,
-    /// unless the connection knows them.
+    /// Moves to the RTS state. `reads` contains the numbers of RDMA Reads of the peer and of this
+    /// end, unless the connection knows them.
     fn modify_to_rts(&self, state: &QpState, reads: Option<(u8, u8)>) -> Result<()> {
         // For iWARP the kernel does this.
         if self.device_state.traits.iwarp {

@@ -67,19 +67,20 @@ pub(in super::super) struct Channel {
     raw: Raw<EventChannel>,
 }
 
-// SAFETY: librdmacm has no state of a thread, and locks what is shared between channels. A function
+// SAFETY: librdmacm has no thread-local state, and locks the state that channels share. A function
 // on a channel is a command to its descriptor, which does not change. `Channel` owns it, and the
-// connections have an `Arc` of it, so that it is destroyed once, by the last owner.
+// connections have an `Arc` of the `Channel`, so that it is destroyed once, by the last owner.
 unsafe impl AnyThread for EventChannel {}
 
 // SAFETY: a function on a connection is a command to the descriptor of its channel, and reads
 // fields that do not change, or that librdmacm sets when an event is read: those of the address and
 // the route. Such an event arrives only while a connection resolves its address, or is the request
-// that creates it. The channel changes only while a request waits for its answer. Until then the thread that polls the channel has the only use of these fields:
-// `Connection` is disconnected, rejected or notified by other threads only in later phases, and its
-// phase is a lock between the threads. A connection is destroyed once, by the drop of `Id`. The
-// destruction waits for the events that were read and not acknowledged, which `Channel::next`
-// acknowledges before it does anything else, and takes back those that were not read.
+// that creates the connection. The channel changes only while a request waits for its answer. Until
+// then only the thread that polls the channel uses these fields: other threads disconnect, reject
+// or notify `Connection` only in later phases, and its phase is a lock between the threads. A
+// connection is destroyed once, by the drop of `Id`. The destruction waits for the events that were
+// read and not acknowledged, which `Channel::next` acknowledges before it does anything else, and
+// discards those that were not read.
 unsafe impl AnyThread for cm::Id {}
 
 /// The identity of a connection in events.
@@ -94,7 +95,7 @@ pub(in super::super) enum Kind {
     Requested,
     Responded,
     Established,
-    /// The connection could not be established; the verb that failed.
+    /// The connection could not be established; the failed verb.
     Failed(&'static str),
     Rejected,
     Disconnected,
@@ -112,7 +113,7 @@ pub(in super::super) struct CmEvent {
     /// manager.
     pub(in super::super) status: i32,
     pub(in super::super) private_data: Box<[u8]>,
-    /// The offered numbers of RDMA Reads of the peer and of ours.
+    /// The offered numbers of RDMA Reads of the peer and of this end.
     pub(in super::super) reads: (u8, u8),
     /// The requested connection, with its listener.
     pub(in super::super) new: Option<(Id, Key)>,
@@ -137,7 +138,7 @@ fn kind(code: u32) -> Kind {
 
 impl Channel {
     pub(in super::super) fn new() -> Result<Arc<Self>> {
-        // SAFETY: it takes nothing; what it returns is ours until `drop`.
+        // SAFETY: it takes nothing; this value owns the result until `drop`.
         let raw = NonNull::new(unsafe { cm::rdma_create_event_channel() });
         let channel = Self {
             raw: Raw(raw.ok_or_else(|| last("rdma_create_event_channel"))?),
@@ -152,18 +153,19 @@ impl Channel {
         unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
     }
 
-    /// Returns the next event, or `None` if there is none. Between the event and its acknowledgement
-    /// it takes no lock of ours: a thread that drops the connection waits for the acknowledgement.
+    /// Returns the next event, or `None` if there is none. Between an event and its acknowledgement
+    /// this function takes no lock of this crate: a thread that drops the connection waits for the
+    /// acknowledgement.
     pub(in super::super) fn next(self: &Arc<Self>) -> Option<CmEvent> {
         let mut raw = null_mut();
-        // SAFETY: the channel is there, and its descriptor does not block.
+        // SAFETY: the channel exists, and its descriptor does not block.
         if unsafe { cm::rdma_get_cm_event(self.raw.as_ptr(), &raw mut raw) } != 0 {
             return None;
         }
-        // SAFETY: the event is there until it is acknowledged, below.
+        // SAFETY: the event exists until it is acknowledged, below.
         let event = unsafe { &*raw };
         let kind = kind(event.event);
-        // From here on we own the new connection.
+        // From here on this function owns the new connection.
         let new = NonNull::new(event.id).filter(|_| kind == Kind::Requested);
         let happened = CmEvent {
             kind,
@@ -219,12 +221,12 @@ pub(in super::super) struct Id {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Parameters<'a> {
     pub(in super::super) private_data: &'a [u8],
-    /// The numbers of RDMA Reads of the peer and of ours.
+    /// The numbers of RDMA Reads of the peer and of this end.
     pub(in super::super) reads: (u8, u8),
     /// True if the peer must retry without limit while there is no receive.
     pub(in super::super) rnr_retry: bool,
     pub(in super::super) shared: bool,
-    /// The device's number of the queue pair.
+    /// The device number of the queue pair.
     pub(in super::super) pair: u32,
 }
 
@@ -236,10 +238,10 @@ impl Parameters<'_> {
             responder_resources: self.reads.0,
             initiator_depth: self.reads.1,
             flow_control: 1,
-            // The field has three bits. For soft-RoCE seven means without limit, so it would never
+            // The field has three bits. For soft-RoCE seven means no limit, so it would never
             // detect a dead host.
             retry_count: 6,
-            // Seven means without limit.
+            // Seven means no limit.
             rnr_retry_count: if self.rnr_retry { 7 } else { 0 },
             srq: u8::from(self.shared),
             qp_num: self.pair,
@@ -255,7 +257,7 @@ const BACKLOG: c_int = 1024;
 impl Id {
     pub(in super::super) fn new(channel: &Arc<Channel>) -> Result<Self> {
         let mut raw = null_mut();
-        // SAFETY: the channel is kept; what is made is ours until `drop`.
+        // SAFETY: the channel is kept; this value owns the result until `drop`.
         let code = unsafe {
             cm::rdma_create_id(
                 channel.raw.as_ptr(),
@@ -275,7 +277,7 @@ impl Id {
     /// Sets the traffic class, before the address is resolved or bound.
     pub(in super::super) fn set_traffic_class(&self, class: u8) -> Result<()> {
         let mut class = class;
-        // SAFETY: the connection is there. The option's value is one byte (rdma_set_option(3)),
+        // SAFETY: the connection exists. The option's value is one byte (rdma_set_option(3)),
         // which the function copies into its command to the kernel before it returns.
         left("rdma_set_option", unsafe {
             cm::rdma_set_option(
@@ -288,17 +290,17 @@ impl Id {
         })
     }
 
-    /// Moves a request for a connection to another channel, which has its events from then on. Only
-    /// who has the request may do so: no other thread uses the connection then.
+    /// Moves a connect request to another channel, which receives its later events. Only the owner
+    /// of the request may call this: no other thread uses the connection at that time.
     pub(in super::super) fn migrate(&self, to: &Arc<Channel>) -> Result<()> {
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&channel, to) {
             return Ok(());
         }
-        // SAFETY: the connection and both channels are there. It waits until the events that were
-        // taken of the earlier channel are acknowledged, which `Channel::next` does at once. It
-        // changes the connection's channel, which other threads do not read meanwhile: those that
-        // have the connection leave a request alone.
+        // SAFETY: the connection and both channels exist. The function waits until the events that
+        // were taken from the earlier channel are acknowledged, which `Channel::next` does at once.
+        // It changes the connection's channel, which other threads do not read at that time:
+        // threads with access to the connection do not use a request.
         left("rdma_migrate_id", unsafe {
             cm::rdma_migrate_id(self.raw(), to.raw.as_ptr())
         })?;
@@ -317,24 +319,24 @@ impl Id {
     /// Listens on an address, and returns it.
     pub(in super::super) fn listen(&self, address: SocketAddr) -> Result<SocketAddr> {
         let mut raw = SocketAddress::from(address);
-        // SAFETY: the connection is there, and the function reads the address.
+        // SAFETY: the connection exists, and the function reads the address.
         let bound = left("rdma_bind_addr", unsafe {
             cm::rdma_bind_addr(self.raw(), &raw mut raw)
         });
         bound.map_err(|error| in_use(error, address))?;
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         let listens = left("rdma_listen", unsafe {
             cm::rdma_listen(self.raw(), BACKLOG)
         });
         listens.map_err(|error| in_use(error, address))?;
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         let port = u16::from_be(unsafe { cm::rdma_get_src_port(self.raw()) });
         Ok(SocketAddr::new(address.ip(), port))
     }
 
     pub(in super::super) fn resolve_address(&self, address: SocketAddr) -> Result<()> {
         let mut raw = SocketAddress::from(address);
-        // SAFETY: the connection is there, and the function reads the address; there is none to
+        // SAFETY: the connection exists, and the function reads the address; there is none to
         // bind to.
         let code =
             unsafe { cm::rdma_resolve_addr(self.raw(), null_mut(), &raw mut raw, RESOLVING) };
@@ -342,7 +344,7 @@ impl Id {
     }
 
     pub(in super::super) fn resolve_route(&self) -> Result<()> {
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         left("rdma_resolve_route", unsafe {
             cm::rdma_resolve_route(self.raw(), RESOLVING)
         })
@@ -350,7 +352,7 @@ impl Id {
 
     pub(in super::super) fn connect(&self, parameters: &Parameters<'_>) -> Result<()> {
         let mut raw = parameters.raw();
-        // SAFETY: the connection is there, and the function reads the parameters.
+        // SAFETY: the connection exists, and the function reads the parameters.
         left("rdma_connect", unsafe {
             cm::rdma_connect(self.raw(), &raw mut raw)
         })
@@ -366,26 +368,26 @@ impl Id {
 
     /// Reports that the queue pair is ready, which informs the acceptor.
     pub(in super::super) fn establish(&self) -> Result<()> {
-        // SAFETY: the connection is there.
+        // SAFETY: the connection exists.
         left("rdma_establish", unsafe { cm::rdma_establish(self.raw()) })
     }
 
     pub(in super::super) fn reject(&self, private_data: &[u8]) {
         let length = u8::try_from(private_data.len()).unwrap_or(u8::MAX);
-        // SAFETY: the connection is there, and the function reads this many bytes. It fails if the
+        // SAFETY: the connection exists, and the function reads this many bytes. It fails if the
         // peer is gone.
         unsafe { cm::rdma_reject(self.raw(), private_data.as_ptr().cast(), length) };
     }
 
     pub(in super::super) fn disconnect(&self) {
-        // SAFETY: the connection is there. It fails if the connection has ended.
+        // SAFETY: the connection exists. It fails if the connection has ended.
         unsafe { cm::rdma_disconnect(self.raw()) };
     }
 
-    /// Reports that a message has arrived before the event that the connection is established, and
-    /// so establishes it.
+    /// Reports that a message has arrived before the event that establishes the connection, and so
+    /// establishes it.
     pub(in super::super) fn notify(&self) {
-        // SAFETY: the connection is there. It fails if the event has arrived.
+        // SAFETY: the connection exists. It fails if the event has arrived.
         unsafe { cm::rdma_notify(self.raw(), ibv::IBV_EVENT_COMM_EST) };
     }
 
@@ -401,7 +403,7 @@ impl Id {
             },
             0,
         );
-        // SAFETY: the connection is there, and the function fills both.
+        // SAFETY: the connection exists, and the function fills both.
         let code = unsafe { cm::rdma_init_qp_attr(self.raw(), &raw mut attributes, &raw mut mask) };
         left("rdma_init_qp_attr", code)?;
         Ok((attributes, u32::try_from(mask).unwrap_or(0)))
@@ -409,7 +411,7 @@ impl Id {
 
     /// Returns the name of the device, once it is known.
     pub(in super::super) fn device(&self) -> Option<String> {
-        // SAFETY: the connection is there; its context, if it has one, is open as long as librdmacm
+        // SAFETY: the connection exists; its context, if it has one, is open as long as librdmacm
         // is, and names its device by a string of C.
         unsafe {
             let verbs = NonNull::new((*self.raw()).verbs)?;
@@ -419,7 +421,7 @@ impl Id {
     }
 
     pub(in super::super) fn peer(&self) -> Option<SocketAddr> {
-        // SAFETY: the connection is there; the address is changed by the functions above alone.
+        // SAFETY: the connection exists; the address is changed only by the functions above.
         unsafe { (*self.raw()).destination.address() }
     }
 }
@@ -437,7 +439,7 @@ fn in_use(error: VerbError, address: SocketAddr) -> VerbError {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: the connection is there, and is dropped once. All its events were acknowledged as
+        // SAFETY: the connection exists, and is dropped once. All its events were acknowledged as
         // they were taken, so that this waits for none.
         unsafe { cm::rdma_destroy_id(self.raw()) };
     }
@@ -470,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn private_data_is_copied_as_long_as_it_is() {
+    fn private_data_is_copied_completely() {
         let bytes = [7; 255];
         let parameters = Parameters {
             private_data: &bytes[..56],

@@ -33,7 +33,7 @@ pub(in super::super) struct DeviceEntry<'l> {
 impl Devices {
     pub(in super::super) fn list() -> Result<Self> {
         let mut count = 0;
-        // SAFETY: the function writes the number alone, and its list is ours until `drop`.
+        // SAFETY: the function writes only the number, and this value owns its list until `drop`.
         let list = NonNull::new(unsafe { ibv::ibv_get_device_list(&raw mut count) });
         let error = last("ibv_get_device_list");
         // A kernel without the module ib_uverbs has no devices.
@@ -130,25 +130,26 @@ pub(in super::super) struct Context {
     raw: Raw<ibv_context>,
     /// True if the device has reported a fatal failure.
     fatal: AtomicBool,
-    /// True if the device has refused to end something, so that it may still access memory.
+    /// True if the device has refused to end an object, so that it may still access its memory.
     keeps: AtomicBool,
-    /// Events that were read but not polled yet. Locked while events are read, so that whoever has
-    /// the lock knows what every event says that was read.
+    /// Events that were read but not polled yet. The lock is held while events are read, so that
+    /// its holder knows the content of every event that was read.
     pending_events: Mutex<VecDeque<AsyncEvent>>,
-    /// False if `pending_events` is empty, which is cheaper to check.
+    /// False if `pending_events` is empty. Checking this is cheaper than the lock.
     has_pending: AtomicBool,
 }
 
-// SAFETY: libibverbs(3): all verbs may be called by several threads at once. `Context` opens and
-// closes the device. What is made of it has an `Arc` of it, so that it is closed once, by the last
-// owner. Its fields do not change while it is open: the table of functions, the descriptor.
+// SAFETY: libibverbs(3): several threads may call all verbs at the same time. `Context` opens and
+// closes the device. Its dependent objects have an `Arc` of it, so that it is closed once, by the
+// last owner. Its fields do not change while it is open: the table of functions, and the
+// descriptor.
 unsafe impl AnyThread for ibv_context {}
 
 // SAFETY: as for the context: `Domain` owns it, and the objects in it have an `Arc` of it. None of
 // its fields is accessed.
 unsafe impl AnyThread for ibv_pd {}
 
-/// Returns true if the failure to end something proves that the device can access nothing any more:
+/// Returns true if the failure to end an object proves that the device can access nothing any more:
 /// the device does not exist, or has reported a fatal failure. EIO alone proves nothing: the kernel
 /// returns it if the device is gone, but also if a command of a working device has failed.
 fn is_gone(code: c_int, fatal: bool) -> bool {
@@ -158,8 +159,8 @@ fn is_gone(code: c_int, fatal: bool) -> bool {
 /// An asynchronous event of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum AsyncEvent {
-    /// A completion queue has failed. This and the following events have the number that the object
-    /// was created with, which the device does not reuse.
+    /// A completion queue has failed. This and the following events contain the number with which
+    /// the object was created. The device does not reuse it.
     Queue(u32),
     /// A queue pair has failed.
     Failed(u32),
@@ -202,8 +203,8 @@ impl Context {
 
     pub(in super::super) fn port(&self, number: u8) -> Result<ibv_port_attr> {
         let mut attributes = ibv_port_attr::default();
-        // SAFETY: the context is open. The function fills an older form of the structure, which the
-        // present one begins with; the rest stays zero.
+        // SAFETY: the context is open. The function fills an older form of the structure, which is
+        // a prefix of the present one; the rest stays zero.
         let code = unsafe { ibv::ibv_query_port(self.raw(), number, (&raw mut attributes).cast()) };
         returned("ibv_query_port", code)?;
         Ok(attributes)
@@ -254,22 +255,23 @@ impl Context {
         event.or_else(|| self.read_event())
     }
 
-    /// Returns true if the end of something has read events that were not polled yet. The
-    /// descriptor does not show them.
+    /// Returns true if ending an object has read events that were not polled yet. The descriptor
+    /// does not show them.
     pub(in super::super) fn has_pending_events(&self) -> bool {
         self.has_pending.load(Ordering::Acquire)
     }
 
-    /// Returns true if the device can access nothing any more, after a verb that ends something has
+    /// Returns true if the device can access nothing any more, after a verb that ends an object has
     /// failed with this code.
     pub(super) fn is_gone(&self, code: c_int) -> bool {
-        // Some verbs leave the error in `errno`.
+        // Some verbs set `errno` instead.
         let code = if code == -1 {
             io::Error::last_os_error().raw_os_error().unwrap_or(code)
         } else {
             code
         };
-        // The device may already have reported it, and another thread may be reading the event.
+        // The device may already have reported the failure, and another thread may be reading the
+        // event.
         let mut events = self.lock_events();
         while let Some(event) = self.read_event() {
             events.push_back(event);
@@ -279,19 +281,19 @@ impl Context {
         is_gone(code, self.fatal.load(Ordering::Acquire))
     }
 
-    /// Notes that something could not be ended, so that its memory must be leaked.
+    /// Records that an object could not be ended, so that its memory must be leaked.
     pub(super) fn note_leak(&self, verb: &'static str, code: c_int) {
         let error = io::Error::from_raw_os_error(code.abs());
-        tracing::error!(verb, %error, "a device can't be kept from memory: that is leaked");
+        tracing::error!(verb, %error, "a device may still access memory, which is leaked");
         self.keeps.store(true, Ordering::Release);
     }
 
-    /// Returns true if the device may still access memory of something that was ended.
+    /// Returns true if the device may still access memory of an ended object.
     pub(in super::super) fn has_leaked(&self) -> bool {
         self.keeps.load(Ordering::Acquire)
     }
 
-    /// Reads an event, and acknowledges it. In between it takes no lock of ours: a thread that
+    /// Reads and acknowledges an event. In between it takes no lock of this crate: a thread that
     /// destroys the object of the event waits for the acknowledgement.
     fn read_event(&self) -> Option<AsyncEvent> {
         let mut event = ibv_async_event::default();
@@ -300,9 +302,9 @@ impl Context {
         if unsafe { ibv::ibv_get_async_event(self.raw(), &raw mut event) } != 0 {
             return None;
         }
-        // SAFETY: an event about a queue pair names one that exists: its destruction, by whichever
-        // thread, waits for what was not acknowledged, and takes back what was not read. The field
-        // does not change.
+        // SAFETY: an event about a queue pair names one that exists: its destruction, by any
+        // thread, waits for unacknowledged events, and discards unread ones. The field does not
+        // change.
         let pair = || number_of(unsafe { (*event.element.qp).qp_context });
         let converted = match event.event_type {
             // SAFETY: as for queue pairs.
@@ -374,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_device_itself_proves_that_it_is_gone() {
+    fn eio_alone_does_not_prove_a_removed_device() {
         let codes = [
             Errno::IO,
             Errno::BUSY,

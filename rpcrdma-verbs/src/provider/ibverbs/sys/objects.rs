@@ -17,7 +17,7 @@ use super::device::{Context, Domain, context_of};
 use super::{AnyThread, Raw, last, returned};
 use crate::provider::{Access, Cause, Result, Sge, VerbError};
 
-/// The cause of the error if a provider of libibverbs lacks a function.
+/// The error cause if a provider of libibverbs does not implement a function.
 const LACKING: Cause = Cause::Limit;
 
 /// Converts access rights.
@@ -47,7 +47,7 @@ pub(super) fn flags(access: Access) -> u32 {
 #[derive(Debug)]
 pub(in super::super) struct Region {
     raw: Raw<ibv_mr>,
-    /// The keys in the structure, which is gone after the registration has ended.
+    /// The keys. The structure that contains them is gone after the registration has ended.
     keys: (u32, u32),
     range: (u64, u64),
     /// True after the registration has ended. Locked while it ends.
@@ -55,16 +55,16 @@ pub(in super::super) struct Region {
     domain: Arc<Domain>,
 }
 
-// SAFETY: `Region` owns it, and ends it under the lock of `ended`, once. The only other call with it
+// SAFETY: `Region` owns it, and ends it once under the lock of `ended`. The only other call with it
 // is a bind, whose caller promises that the region exists. Its fields are read when it is created.
 unsafe impl AnyThread for ibv_mr {}
 
-/// The answer of the device to the request to end an object; `None` before it was made. Locked while
-/// the object ends: a second thread waits, and has the same answer.
+/// The device's answer to the request to end an object; `None` before the request. Locked while the
+/// object ends: a second thread waits, and gets the same answer.
 type Answer = Mutex<Option<bool>>;
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No panic separates two changes.
+    // No panic can occur between two changes.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -94,12 +94,12 @@ impl Region {
         };
         let raw = NonNull::new(raw).ok_or_else(|| {
             let error = last("ibv_reg_mr");
-            // The failure to allocate may not have set `errno`.
+            // A failed allocation may not have set `errno`.
             tracing::warn!(%error, length, "memory can't be registered");
             error
         })?;
-        // SAFETY: the structure is there, as the registration was made just now, and is no more
-        // changed.
+        // SAFETY: the structure exists, as the registration was just made, and does not change any
+        // more.
         let (keys, address) = unsafe {
             (
                 ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey),
@@ -136,7 +136,7 @@ impl Region {
     }
 
     /// Ends the registration. It fails if the device refuses: soft-RoCE does while a window is
-    /// bound to it.
+    /// bound to the region.
     pub(in super::super) fn end(&self) -> std::result::Result<(), c_int> {
         let mut ended = lock(&self.ended);
         if *ended {
@@ -171,9 +171,9 @@ pub(in super::super) struct Window {
     domain: Arc<Domain>,
 }
 
-// SAFETY: `Window` owns it, and ends it under the lock of `ended`, once. The other uses, which are a
-// bind and the change of its key, are promises of their callers that it exists, and that nothing
-// else uses it meanwhile.
+// SAFETY: `Window` owns it, and ends it once under the lock of `ended`. The other uses are a bind
+// and the change of its key: their callers promise that it exists, and that nothing else uses it at
+// the same time.
 unsafe impl AnyThread for ibv_mw {}
 
 impl Window {
@@ -190,7 +190,7 @@ impl Window {
         };
         let raw = NonNull::new(raw).ok_or_else(|| last("ibv_alloc_mw"))?;
         Ok(Self {
-            // SAFETY: the structure is there, as the window was made just now.
+            // SAFETY: the structure exists, as the window was made just now.
             key: unsafe { (*raw.as_ptr()).rkey },
             raw: Raw(raw),
             ended: Mutex::new(None),
@@ -207,7 +207,7 @@ impl Window {
         self.key
     }
 
-    /// Ends the window, which must not be used any more. Returns true if it gives no access any
+    /// Ends the window, which must not be used afterwards. Returns true if it gives no access any
     /// more.
     pub(in super::super) fn end(&self) -> bool {
         let mut answer = lock(&self.ended);
@@ -216,8 +216,8 @@ impl Window {
         }
         let context = self.domain.context();
         let missing = rustix::io::Errno::NOSYS.raw_os_error();
-        // SAFETY: the window is there, and is ended once, as `ended` says, which is locked; its
-        // context is kept by its domain.
+        // SAFETY: the window exists, and is ended once, which `ended` ensures under its lock; its
+        // domain keeps its context.
         let code = unsafe {
             (*context.raw())
                 .ops
@@ -226,8 +226,8 @@ impl Window {
         };
         let ended = code == 0 || context.is_gone(code);
         if !ended {
-            // Its queue pair may still end, and so end the access; or its region, which cannot
-            // while it is bound.
+            // Its queue pair may still end, and so end the access. Its region may also end it, but
+            // cannot while the window is bound.
             tracing::error!(code, "ibv_dealloc_mw has failed");
         }
         *answer = Some(ended);
@@ -237,9 +237,10 @@ impl Window {
     /// Sets the key of the last bind, which the next bind passes to the device.
     ///
     /// # Safety
-    /// The window has not ended, and no other thread binds or ends it, or sets its key, meanwhile.
+    /// The window has not ended, and no other thread binds or ends it or sets its key at the same
+    /// time.
     pub(in super::super) unsafe fn set_key(&self, key: u32) {
-        // SAFETY: the structure is there until the window ends, and nobody else accesses the field,
+        // SAFETY: the structure exists until the window ends, and nothing else accesses the field,
         // as the caller promises.
         unsafe { (*self.raw()).rkey = key };
     }
@@ -262,8 +263,8 @@ pub(in super::super) struct CompletionQueue {
 }
 
 // SAFETY: libibverbs(3), as for the context. `CompletionQueue` owns it, and its queue pairs have an
-// `Arc` of it, so that it is destroyed once, by the last owner. None of its fields is accessed,
-// except by the reader of an event of it (`Context::read_event`).
+// `Arc` of the `CompletionQueue`, so that it is destroyed once, by the last owner. Its fields are
+// accessed only by the reader of an event of it (`Context::read_event`).
 unsafe impl AnyThread for ibv_cq {}
 
 // SAFETY: as for the queue, which is its only one. Its descriptor does not change.
@@ -274,7 +275,7 @@ unsafe impl AnyThread for ibv_comp_channel {}
 pub(in super::super) struct RawCompletion {
     pub(in super::super) id: u64,
     pub(in super::super) pair: u32,
-    /// The status, and the vendor's own.
+    /// The status, and the vendor's status.
     pub(in super::super) status: (u32, u32),
     pub(in super::super) bytes: u32,
     pub(in super::super) flags: u32,
@@ -298,7 +299,7 @@ impl CompletionQueue {
         let channel = NonNull::new(channel).ok_or_else(|| last("ibv_create_comp_channel"))?;
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX);
         let own = context_of(number);
-        // SAFETY: context and channel are there as long as the queue.
+        // SAFETY: context and channel exist as long as the queue.
         let raw = unsafe { ibv::ibv_create_cq(context.raw(), entries, own, channel.as_ptr(), 0) };
         let Some(raw) = NonNull::new(raw) else {
             let error = last("ibv_create_cq");
@@ -320,7 +321,7 @@ impl CompletionQueue {
     /// Takes as many completions as fit.
     pub(in super::super) fn poll(&self, places: &mut [ibv_wc]) -> Result<usize> {
         let most = c_int::try_from(places.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the queue is there, its context too, and there is room for as many as are
+        // SAFETY: the queue and its context exist, and there is room for as many as are
         // requested.
         let count = unsafe {
             let Some(poll) = (*self.context.raw()).ops.poll_cq else {
@@ -348,7 +349,7 @@ impl CompletionQueue {
 
     /// Requests an event at the next completion.
     pub(in super::super) fn arm(&self) -> Result<()> {
-        // SAFETY: the queue is there, and its context too.
+        // SAFETY: the queue and its context exist.
         let code = unsafe {
             let Some(request) = (*self.context.raw()).ops.req_notify_cq else {
                 return Err(VerbError {
@@ -364,7 +365,7 @@ impl CompletionQueue {
     /// Takes an event. Returns false if there is none.
     pub(in super::super) fn take_event(&self) -> bool {
         let (mut queue, mut context) = (null_mut(), null_mut());
-        // SAFETY: the channel is there, its descriptor does not block, and this is its only queue.
+        // SAFETY: the channel exists, its descriptor does not block, and this is its only queue.
         let code = unsafe {
             ibv::ibv_get_cq_event(self.channel.as_ptr(), &raw mut queue, &raw mut context)
         };
@@ -380,7 +381,7 @@ impl CompletionQueue {
 
     fn acknowledge(&self) {
         let taken = self.taken.swap(0, Ordering::Relaxed);
-        // SAFETY: so many events of this queue were taken, and are acknowledged by nobody else.
+        // SAFETY: this number of events of the queue was taken, and nothing else acknowledges them.
         unsafe { ibv::ibv_ack_cq_events(self.raw.as_ptr(), taken) };
     }
 
@@ -411,17 +412,17 @@ impl Drop for CompletionQueue {
 #[derive(Debug)]
 pub(in super::super) struct SharedReceives {
     raw: Raw<ibv_srq>,
-    /// Locked also while receives are posted, or a queue pair is created that uses it.
+    /// Also locked while receives are posted, or while a queue pair is created that uses it.
     ended: Answer,
     domain: Arc<Domain>,
 }
 
 // SAFETY: libibverbs(3), as for the context. `SharedReceives` owns it, and its queue pairs have an
-// `Arc` of it. It is ended once, under the lock of `ended`, and every other call with it is made
-// under this lock, before it has ended. None of its fields is accessed.
+// `Arc` of the `SharedReceives`. It is ended once, under the lock of `ended`, and every other call
+// with it is made under this lock before its end. None of its fields is accessed.
 unsafe impl AnyThread for ibv_srq {}
 
-/// A shared receive queue that does not end meanwhile.
+/// A shared receive queue that cannot end while this value exists.
 pub(super) struct UsableSrq<'a> {
     queue: &'a SharedReceives,
     _ended: MutexGuard<'a, Option<bool>>,
@@ -462,7 +463,7 @@ impl SharedReceives {
         lock(&self.ended).is_some()
     }
 
-    /// Keeps it from ending. Returns `None` if it has ended, or if the device has refused to end it.
+    /// Prevents its end. Returns `None` if it has ended, or if the device has refused to end it.
     pub(super) fn usable(&self) -> Option<UsableSrq<'_>> {
         let ended = lock(&self.ended);
         ended.is_none().then_some(UsableSrq {
@@ -471,15 +472,16 @@ impl SharedReceives {
         })
     }
 
-    /// Ends the queue, and returns true if nothing accesses the posted memory any more. Nothing may
-    /// be posted afterwards. The device refuses while a queue pair that could not be ended uses it.
+    /// Ends the queue. Returns true if nothing accesses the posted memory any more. Nothing may be
+    /// posted afterwards. The device refuses while the queue is used by a queue pair that could not
+    /// be ended.
     pub(in super::super) fn end(&self) -> bool {
         let mut answer = lock(&self.ended);
         if let Some(ended) = *answer {
             return ended;
         }
-        // SAFETY: it is there, and is ended once, as `ended` says, which is locked. Queue pairs that
-        // have ended do not use it, and the device refuses while others do.
+        // SAFETY: it exists, and is ended once, which `ended` ensures under its lock. Ended queue
+        // pairs do not use it, and the device refuses while others do.
         let code = unsafe { ibv::ibv_destroy_srq(self.raw.as_ptr()) };
         let ended = code == 0 || self.domain.context().is_gone(code);
         if !ended {
@@ -516,9 +518,9 @@ pub(in super::super) struct QueuePair {
     _shared: Option<Arc<SharedReceives>>,
 }
 
-// SAFETY: libibverbs(3), as for the context. `QueuePair` owns it, and destroys it once, when nobody
-// else can have a reference: `end` takes it, and `drop` too. Its number and its context do not
-// change; no other field is accessed.
+// SAFETY: libibverbs(3), as for the context. `QueuePair` owns it, and destroys it once, when no
+// other reference can exist: `end` takes it by value, and `drop` has the last reference. Its number
+// and its context do not change; no other field is accessed.
 unsafe impl AnyThread for ibv_qp {}
 
 impl QueuePair {
@@ -552,8 +554,8 @@ impl QueuePair {
             qp_type: ibv::ibv_qp_type::IBV_QPT_RC,
             ..Default::default()
         };
-        // SAFETY: domain, queue and shared queue are kept, the shared queue does not end meanwhile,
-        // and the function reads and writes the structure alone.
+        // SAFETY: domain, queue and shared queue are kept, the shared queue does not end during the
+        // call, and the function reads and writes only the structure.
         let raw = unsafe { ibv::ibv_create_qp(domain.raw(), &raw mut wanted) };
         let raw = NonNull::new(raw).ok_or_else(|| last("ibv_create_qp"))?;
         let (queue, shared) = (queue.clone(), shared.cloned());
@@ -575,20 +577,20 @@ impl QueuePair {
     }
 
     pub(in super::super) fn number(&self) -> u32 {
-        // SAFETY: the structure is there until the queue pair ends, when nobody has it, and its
-        // number does not change.
+        // SAFETY: the structure exists until the queue pair ends, which needs exclusive access, and
+        // its number does not change.
         unsafe { (*self.raw()).qp_num }
     }
 
     pub(in super::super) fn modify(&self, attributes: &mut ibv_qp_attr, mask: u32) -> Result<()> {
         let mask = c_int::try_from(mask).unwrap_or(0);
-        // SAFETY: the queue pair is there, and the function reads the structure.
+        // SAFETY: the queue pair exists, and the function reads the structure.
         returned("ibv_modify_qp", unsafe {
             ibv::ibv_modify_qp(self.raw(), attributes, mask)
         })
     }
 
-    /// Moves to the error state, in which what was posted is flushed, and nothing arrives any more.
+    /// Moves to the error state, in which posted requests are flushed, and no messages arrive.
     /// Returns true on success.
     pub(in super::super) fn fail(&self) -> bool {
         let mut attributes = ibv_qp_attr {
@@ -603,7 +605,7 @@ impl QueuePair {
         failed.is_ok()
     }
 
-    /// Destroys it, and returns true if nothing accesses the posted memory any more.
+    /// Destroys the queue pair. Returns true if nothing accesses the posted memory any more.
     pub(in super::super) fn end(mut self) -> bool {
         self.destroy()
     }
@@ -612,7 +614,7 @@ impl QueuePair {
         if let Some(ended) = self.ended {
             return ended;
         }
-        // SAFETY: the queue pair is there, and is destroyed once, as `ended` says.
+        // SAFETY: the queue pair exists, and is destroyed once, as `ended` says.
         let code = unsafe { ibv::ibv_destroy_qp(self.raw()) };
         let ended = code == 0 || self.domain.context().is_gone(code) || self.is_reset(code);
         if !ended {
@@ -622,7 +624,8 @@ impl QueuePair {
         ended
     }
 
-    /// Returns true if it is in the reset state, in which no posted request is left either.
+    /// Returns true if the queue pair is in the reset state, in which no posted request is left
+    /// either.
     fn is_reset(&self, code: c_int) -> bool {
         let mut attributes = ibv_qp_attr {
             qp_state: ibv_qp_state::IBV_QPS_RESET,

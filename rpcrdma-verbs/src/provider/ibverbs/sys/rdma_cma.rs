@@ -17,7 +17,7 @@ pub(super) struct EventChannel {
 #[derive(Clone, Copy)]
 pub(super) struct SocketAddress {
     pub(super) family: u16,
-    /// Port, flow and address in network byte order; the scope in that of the machine.
+    /// The port, flow and address in network byte order, and the scope in host byte order.
     pub(super) rest: [u8; 126],
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Id {
     pub(super) qp: *mut ibv_qp,
     pub(super) source: SocketAddress,
     pub(super) destination: SocketAddress,
-    /// The addresses of InfiniBand, the path records, and their number.
+    /// The InfiniBand addresses, the path records, and their number.
     infiniband: [u64; 7],
     pub(super) port_space: c_uint,
     pub(super) port_number: u8,
@@ -51,7 +51,8 @@ pub(super) struct Parameters {
     pub(super) qp_num: u32,
 }
 
-/// `struct rdma_cm_event`. Its parameters are those of a connection, because we use no datagrams.
+/// `struct rdma_cm_event`. Its parameters are those of a connection, because datagrams are not
+/// used.
 #[repr(C)]
 pub(super) struct Event {
     pub(super) id: *mut Id,

@@ -46,11 +46,11 @@ pub(in super::super) enum RequestKind<'a> {
 /// The flags of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(in super::super) struct Flags {
-    /// A success creates a completion.
+    /// Whether a success creates a completion.
     pub(in super::super) signaled: bool,
-    /// The bytes are inline.
+    /// Whether the bytes are inline.
     pub(in super::super) inline: bool,
-    /// The request waits for earlier RDMA Reads.
+    /// Whether the request waits for earlier RDMA Reads.
     pub(in super::super) fenced: bool,
 }
 
@@ -72,7 +72,7 @@ impl Flags {
 #[derive(Debug)]
 pub(in super::super) struct PostError {
     pub(in super::super) error: VerbError,
-    /// True if certainly none of it was taken.
+    /// True if certainly none of the list was taken.
     pub(in super::super) whole: bool,
 }
 
@@ -240,8 +240,8 @@ impl QueuePair {
     ///
     /// # Safety
     /// The memory of the entries stays valid as [`crate::provider::QueuePair::post`] requires. The
-    /// windows and regions that were pushed have not ended, and no other thread binds or ends them,
-    /// or sets a key, meanwhile.
+    /// windows and regions that were pushed have not ended, and no other thread binds or ends them
+    /// or sets a key at the same time.
     pub(in super::super) unsafe fn post(
         &self,
         requests: &mut Requests,
@@ -251,16 +251,16 @@ impl QueuePair {
         requests.link(slices);
         let first = requests.list.as_mut_ptr();
         let mut bad = null_mut();
-        // SAFETY: the queue pair is there, and its context; the chain consists of elements of a
-        // vector that is not changed meanwhile, and of entries of a table that is borrowed. The
-        // rest is the caller's promise.
+        // SAFETY: the queue pair and its context exist; the chain consists of elements of a vector
+        // that does not change during the call, and of entries of a borrowed table. The rest is the
+        // caller's promise.
         let code = unsafe {
             match (*self.domain().context().raw()).ops.post_send {
                 Some(post) => post(self.raw(), first, &raw mut bad),
                 None => rustix::io::Errno::NOSYS.raw_os_error(),
             }
         };
-        // If the doorbell fails, all are taken, whatever the result is.
+        // If the doorbell fails, all requests are taken, in spite of the result.
         if code == 0 {
             Ok(())
         } else {
@@ -314,7 +314,7 @@ impl SharedReceives {
         };
         let first = receives.list.as_mut_ptr();
         let mut bad = null_mut();
-        // SAFETY: as for `QueuePair::post`. The queue does not end meanwhile.
+        // SAFETY: as for `QueuePair::post`. The queue does not end during the call.
         let code = unsafe {
             match (*self.domain().context().raw()).ops.post_srq_recv {
                 Some(post) => post(usable.raw(), first, &raw mut bad),

@@ -1,14 +1,15 @@
-//! What an initiator does while its peer says nothing.
+//! Nudges: messages of an initiator to a silent peer.
 //!
-//! Linux's siw (6.1) does not notice what arrives between its MPA Reply and the end of its setup,
-//! before more arrives. An initiator whose first FPDUs get no answer sends RDMA Writes of no bytes
-//! behind them (RFC 5040, section 5.1), whose STag nobody checks (RFC 5041, section 5.2).
+//! Linux's siw (6.1) does not process data that arrive between its MPA Reply and the end of its
+//! setup until more data arrive. If the first FPDUs of an initiator get no answer, it sends RDMA
+//! Writes of 0 bytes after them (RFC 5040, section 5.1). The STag of such a Write is not checked
+//! (RFC 5041, section 5.2).
 
 use std::time::{Duration, Instant};
 
 use rpcrdma_iwarp::{IwarpStream, OutgoingKind};
 
-/// After how long without an answer each of them follows.
+/// The time without an answer before each nudge.
 const DELAYS: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(100),
@@ -19,14 +20,14 @@ const DELAYS: [Duration; 4] = [
 /// The nudges of a queue pair.
 #[derive(Debug)]
 pub(super) struct Nudges {
-    /// How many are left.
+    /// The number of remaining nudges.
     left: usize,
-    /// When the next is due, if something was sent.
+    /// The time of the next nudge, if something was sent.
     due: Option<Instant>,
 }
 
 impl Nudges {
-    /// Those of an initiator without peer-to-peer mode, or none.
+    /// Creates the nudges of an initiator without peer-to-peer mode, or none.
     pub(super) const fn new(are_sent: bool) -> Self {
         Self {
             left: if are_sent { DELAYS.len() } else { 0 },
@@ -34,8 +35,7 @@ impl Nudges {
         }
     }
 
-    /// Returns how long to wait until [`Self::nudge`] has something to do, where that was not known
-    /// before.
+    /// Returns the time until [`Self::nudge`] has something to do, if that was not known before.
     pub(super) fn wait(&mut self, stream: &IwarpStream) -> Option<Duration> {
         if self.left == 0 || self.due.is_some() || stream.positions().0 == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! From the socket to the memory of receives, of RDMA Reads, and of what is exposed.
+//! Receives from the socket to the memory of receives and RDMA Reads, and to exposed memory.
 
 use std::io::IoSliceMut;
 use std::time::Instant;
@@ -18,38 +18,39 @@ use crate::provider::iwarp::memory::Parts;
 use crate::provider::iwarp::socket;
 use crate::provider::{RemoteMemory, Sge, Status};
 
-/// The state of the incoming stream beside that of the protocol.
+/// The state of the incoming stream in addition to that of the protocol.
 #[derive(Default, Debug)]
 pub(super) struct Incoming {
-    /// The receive of the message that is arriving.
+    /// The receive of the arriving message.
     pub(super) receive: Option<PostedReceive>,
-    /// Since when a message waits for a receive.
+    /// The time since which a message waits for a receive.
     pub(super) stalled: Option<Instant>,
-    /// What was received and waits behind it.
+    /// The received data that wait behind this message.
     leftover: Vec<u8>,
-    /// True if the last payload was long: the next is received where it goes, after its header.
+    /// True if the last payload was long: after its header, the next one is received directly into
+    /// its destination.
     bulk: bool,
-    /// How many system calls have received something.
+    /// The number of system calls that have received something.
     pub(super) received: u64,
-    /// True if the peer has ended the stream: its end follows what it has sent, without a notice.
+    /// True if the peer has ended the stream: the end follows the data, without another event.
     has_ended: bool,
 }
 
-/// Payload of at least this many bytes goes from the socket to where it belongs; shorter payload is
-/// received with others into a buffer, and copied.
+/// Payload of at least this many bytes is received directly into its destination. Shorter payload
+/// is received together with other data into a buffer, and copied.
 const BULK: usize = 4096;
 
-/// The bytes of an end of an FPDU with the header of the next.
+/// The bytes of the end of an FPDU and the header of the next one.
 const HEADER: usize = 40;
 
-/// The most system calls for one queue pair before others have their turn.
+/// The maximum system calls for one queue pair before others have their turn.
 const CALLS: usize = 16;
 
-/// The end of a connection: what its oldest request and the receive of the arriving message
-/// complete with.
-struct Ended(Status, Status);
+/// The end of a connection: the statuses with which the oldest request and the receive of the
+/// arriving message complete.
+struct StreamEnd(Status, Status);
 
-impl Ended {
+impl StreamEnd {
     const LOST: Self = Self(Status::Flushed, Status::Flushed);
 
     /// After an error of the peer.
@@ -65,7 +66,7 @@ impl Ended {
     }
 }
 
-/// What answers the questions of the protocol about memory.
+/// Answers the protocol's questions about memory.
 struct Memory<'a> {
     qp: &'a Qp,
     receives: &'a mut ReceiveQueue<Qp>,
@@ -83,7 +84,7 @@ impl Placement for Memory<'_> {
         let write = match access {
             StagAccess::Write => true,
             StagAccess::Read => false,
-            // The stream has checked that it fits the request.
+            // The stream has checked that the response fits the request.
             StagAccess::ReadResponse => return Ok(()),
         };
         let memory = RemoteMemory {
@@ -131,7 +132,7 @@ impl Placement for Memory<'_> {
 }
 
 impl Qp {
-    /// Takes what the socket has. Returns true if it may have more.
+    /// Receives from the socket. Returns true if it may have more.
     pub(super) fn receive(&self, state: &mut QpState, staging: &mut [u8], has_ended: bool) -> bool {
         // rfc: 5041-3-j, 5041-3-k, 5044-7.2-a
         state.incoming.has_ended |= has_ended;
@@ -160,7 +161,7 @@ impl Qp {
     }
 
     /// Fails the queue pair if the stream has ended, or if a message has waited too long.
-    fn after(&self, state: &mut QpState, taken: Result<(), Ended>) {
+    fn after(&self, state: &mut QpState, taken: Result<(), StreamEnd>) {
         // rfc: 5041-7.1-b, 5041-7.1-c, 5041-7.1-d
         let mut ended = taken.err();
         if let (Some(since), Some(timeout)) = (state.incoming.stalled, self.receive_timeout) {
@@ -171,19 +172,27 @@ impl Qp {
                     if let Some(stream) = &mut state.stream {
                         stream.terminate(&terminate);
                     }
-                    ended = Some(Ended::refused(&terminate));
+                    ended = Some(StreamEnd::refused(&terminate));
                 }
             }
         }
-        if let Some(Ended(request, receive)) = ended {
+        if let Some(StreamEnd(request, receive)) = ended {
             state.fail(self.number, (request, receive));
         }
     }
 
-    /// Makes one system call, and takes what it returns. Returns whether the socket is empty now,
-    /// or `None` if it had nothing.
-    fn receive_once(&self, state: &mut QpState, staging: &mut [u8]) -> Result<Option<bool>, Ended> {
-        let place = match self.advance(state, &[]).map_err(|t| Ended::refused(&t))?.1 {
+    /// Makes one system call, and processes its data. Returns whether the socket is empty now, or
+    /// `None` if it had no data.
+    fn receive_once(
+        &self,
+        state: &mut QpState,
+        staging: &mut [u8],
+    ) -> Result<Option<bool>, StreamEnd> {
+        let place = match self
+            .advance(state, &[])
+            .map_err(|t| StreamEnd::refused(&t))?
+            .1
+        {
             FpduProgress::Place { destination, len } => Some((destination, len)),
             _ => None,
         };
@@ -194,7 +203,7 @@ impl Qp {
         };
         let staging = &mut staging[..wanted];
         let Some(socket) = &state.socket else {
-            return Err(Ended::LOST);
+            return Err(StreamEnd::LOST);
         };
         let (received, placed) = match place {
             None => (socket::receive(socket, staging), 0),
@@ -204,7 +213,7 @@ impl Qp {
             ),
         };
         match received {
-            Ok(0) => Err(Ended::LOST),
+            Ok(0) => Err(StreamEnd::LOST),
             Ok(count) => {
                 state.incoming.received += 1;
                 let rest = count.saturating_sub(placed);
@@ -213,17 +222,17 @@ impl Qp {
             }
             Err(Errno::AGAIN) => Ok(None),
             Err(Errno::INTR) => Ok(Some(false)),
-            Err(_) => Err(Ended::LOST),
+            Err(_) => Err(StreamEnd::LOST),
         }
     }
 
-    /// Receives payload where it goes, and what follows it into `staging`.
+    /// Receives payload directly into its destination, and the data after it into `staging`.
     fn receive_placed(
         &self,
         state: &mut QpState,
         (destination, len): (FpduDestination, usize),
         staging: &mut [u8],
-    ) -> Result<rustix::io::Result<usize>, Ended> {
+    ) -> Result<rustix::io::Result<usize>, StreamEnd> {
         self.with_target(state, destination, len, |state, parts| {
             let mut into = parts.to_receive();
             into.push(IoSliceMut::new(staging));
@@ -244,25 +253,25 @@ impl Qp {
         })
     }
 
-    /// Passes the memory where payload goes, for as long as it is valid.
+    /// Passes the memory of the destination to a function, while it is valid.
     fn with_target<T>(
         &self,
         state: &mut QpState,
         destination: FpduDestination,
         len: usize,
         use_it: impl FnOnce(&mut QpState, Parts<'_>) -> T,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, StreamEnd> {
         let length = len as u64;
         match destination {
             FpduDestination::Receive { offset, .. } => {
-                let receive = state.incoming.receive.clone().ok_or(Ended::LOST)?;
+                let receive = state.incoming.receive.clone().ok_or(StreamEnd::LOST)?;
                 let parts = Parts::new(receive.slices.all(), offset.into(), length);
                 Ok(use_it(state, parts))
             }
             FpduDestination::Sink { offset } => {
                 let read = state.sends.reads.front();
                 let request = read.and_then(|number| state.sends.get(*number));
-                let slices = request.ok_or(Ended::LOST)?.slices.clone();
+                let slices = request.ok_or(StreamEnd::LOST)?.slices.clone();
                 Ok(use_it(state, Parts::new(slices.all(), offset, length)))
             }
             FpduDestination::Tagged { stag, offset } => {
@@ -270,8 +279,8 @@ impl Qp {
                     address: offset,
                     key: stag,
                 };
-                // It was checked when its header came, and may have ended since.
-                let length = u32::try_from(len).map_err(|_| Ended::LOST)?;
+                // It was checked when its header arrived, and may have ended since.
+                let length = u32::try_from(len).map_err(|_| StreamEnd::LOST)?;
                 let slice = [Sge {
                     address: offset,
                     length,
@@ -279,7 +288,7 @@ impl Qp {
                 }];
                 let parts = Parts::new(&slice, 0, length.into());
                 let table = self.domain.read();
-                let refused = |_| Ended::LOST;
+                let refused = |_| StreamEnd::LOST;
                 if !table.is_region(stag) {
                     table
                         .check_remote(to, length, true, self.number)
@@ -287,7 +296,7 @@ impl Qp {
                     return Ok(use_it(state, parts));
                 }
                 drop(table);
-                // Several queue pairs can write a region.
+                // Several queue pairs can write to a region.
                 let table = self.domain.write();
                 table
                     .check_remote(to, length, true, self.number)
@@ -319,11 +328,11 @@ impl Qp {
         stream.advance(bytes, &mut memory)
     }
 
-    /// Takes bytes of the stream.
-    fn consume(&self, state: &mut QpState, mut bytes: &[u8]) -> Result<(), Ended> {
+    /// Processes bytes of the stream.
+    fn consume(&self, state: &mut QpState, mut bytes: &[u8]) -> Result<(), StreamEnd> {
         loop {
             let advanced = self.advance(state, bytes);
-            let (taken, progress) = advanced.map_err(|t| Ended::refused(&t))?;
+            let (taken, progress) = advanced.map_err(|t| StreamEnd::refused(&t))?;
             bytes = &bytes[taken..];
             if taken > 0 && progress != FpduProgress::Stalled {
                 state.incoming.stalled = None;
@@ -355,14 +364,14 @@ impl Qp {
         }
     }
 
-    fn handle(&self, state: &mut QpState, event: IwarpEvent) -> Result<(), Ended> {
+    fn handle(&self, state: &mut QpState, event: IwarpEvent) -> Result<(), StreamEnd> {
         // rfc: 5040-5.1-g, 5040-5.3-m, 5040-5.4-g, 5040-5.5-e, 5040-5.5-f, 5040-5.5-l, 5040-5.5-n
         // rfc: 5040-5.5-o, 5040-5.5-q
         match event {
             IwarpEvent::Received {
                 len, invalidate, ..
             } => {
-                let receive = state.incoming.receive.take().ok_or(Ended::LOST)?;
+                let receive = state.incoming.receive.take().ok_or(StreamEnd::LOST)?;
                 if let Some(key) = invalidate {
                     self.domain.write().invalidate(key, Some(self.number));
                 }
@@ -382,14 +391,14 @@ impl Qp {
                     code = ?terminate.code,
                     "the peer has terminated the connection"
                 );
-                return Err(Ended(self.refusal(state, &terminate), Status::Flushed));
+                return Err(StreamEnd(self.refusal(state, &terminate), Status::Flushed));
             }
         }
         Ok(())
     }
 
-    /// Returns the status of the oldest request after the peer has refused something. Sends and
-    /// RDMA Writes are done when they are sent: only an RDMA Read can be the cause.
+    /// Returns the status of the oldest request after the peer has sent a Terminate. Sends and RDMA
+    /// Writes complete when they are sent, so only an RDMA Read can be the cause.
     fn refusal(&self, state: &QpState, terminate: &Terminate) -> Status {
         let of_memory = (terminate.code.layer, terminate.code.error_type) == (0, 1);
         if of_memory && !state.sends.reads.is_empty() {

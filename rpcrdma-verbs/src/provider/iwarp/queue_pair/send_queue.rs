@@ -19,14 +19,14 @@ pub(super) struct SendQueue {
     requests: VecDeque<PendingRequest>,
     /// The number of the oldest request.
     first: u64,
-    /// How many of the requests have begun.
+    /// The number of requests that have begun.
     begun: usize,
-    /// The numbers of RDMA Reads that are not answered.
+    /// The numbers of RDMA Reads without a response.
     pub(super) reads: VecDeque<u64>,
     /// The message that is being framed.
     pub(super) framing: Option<Framing>,
     pub(super) responses: Responses,
-    /// True if a request has failed: no other begins.
+    /// True if a request has failed: no further request begins.
     has_failed: bool,
     depth: u32,
     /// The number of posted work requests, and of those whose entries are free again.
@@ -49,16 +49,16 @@ pub(super) struct PendingRequest {
     pub(super) stage: Stage,
 }
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     /// It has not begun.
     Waiting,
     /// It is being framed.
     Framing,
-    /// It is done when the outgoing stream is sent up to this position.
+    /// The request is done when the outgoing stream is sent up to this position.
     Framed(u64),
-    /// An RDMA Read that is not answered.
+    /// An RDMA Read without a response.
     Reading,
     Done,
     Failed(Status),
@@ -71,7 +71,7 @@ pub(super) struct Framing {
     pub(super) source: Source,
 }
 
-/// Whose payload a piece of the outgoing stream is.
+/// The owner of the payload in a piece of the outgoing stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
     /// The request with this number.
@@ -83,7 +83,7 @@ pub(super) enum Source {
 const RESPONSE: u64 = 1 << 63;
 
 impl Source {
-    /// Returns the number by which the framer knows it.
+    /// Returns its identifier in the framer.
     pub(super) const fn number(self) -> u64 {
         match self {
             Self::Request(number) => number,
@@ -100,16 +100,16 @@ impl Source {
     }
 }
 
-/// The responses to RDMA Reads of the peer, whose requests the stream keeps.
+/// The responses to RDMA Reads of the peer. The stream stores their requests.
 #[derive(Default, Debug)]
 pub(super) struct Responses {
-    /// The number of the oldest.
+    /// The number of the oldest response.
     first: u64,
-    /// How many have begun.
+    /// The number of responses that have begun.
     begun: usize,
-    /// The positions in the outgoing stream where those that are framed end.
+    /// The positions in the outgoing stream at which the framed responses end.
     framed: VecDeque<u64>,
-    /// True if a response is the next to begin, before a request.
+    /// True if a response begins next, before a request.
     pub(super) are_next: bool,
 }
 
@@ -119,7 +119,7 @@ impl Responses {
         self.begun
     }
 
-    /// Begins the next, and returns its number.
+    /// Begins the next response, and returns its number.
     pub(super) const fn begin(&mut self) -> u64 {
         self.begun += 1;
         self.first + self.begun as u64 - 1
@@ -134,7 +134,7 @@ impl Responses {
         (number - self.first) as usize
     }
 
-    /// Returns true if the oldest is sent, which is then forgotten.
+    /// Returns true if the oldest response is sent, and removes it.
     pub(super) fn take_sent(&mut self, sent: u64) -> bool {
         let is_sent = self.framed.front().is_some_and(|until| *until <= sent);
         if is_sent {
@@ -155,7 +155,7 @@ impl PendingRequest {
         }
     }
 
-    /// Copies the bytes of an inline request, whose memory is free when the post returns.
+    /// Copies the bytes of an inline request, whose memory becomes free when the post returns.
     pub(super) fn keep(&mut self) {
         if self.inline && self.kept.is_none() {
             let slices = self.slices.all();
@@ -265,8 +265,8 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Copies the bytes of inline requests that have not begun: their memory is free when the post
-    /// returns.
+    /// Copies the bytes of inline requests that have not begun: their memory becomes free when the
+    /// post returns.
     pub(super) fn keep_inline(&mut self) {
         self.requests
             .iter_mut()
@@ -278,7 +278,7 @@ impl SendQueue {
     pub(super) fn next(&mut self) -> Option<(u64, &mut PendingRequest)> {
         let number = self.first + self.begun as u64;
         let next = self.requests.get_mut(self.begun)?;
-        // Nothing follows a request that failed.
+        // No request follows a failed one.
         let is_next = !self.has_failed && matches!(next.stage, Stage::Waiting);
         is_next.then_some((number, next))
     }
@@ -371,7 +371,7 @@ impl SendQueue {
         }
     }
 
-    /// Forgets all requests.
+    /// Removes all requests.
     pub(super) fn clear(&mut self) {
         self.framing = None;
         self.reads.clear();

@@ -1,4 +1,4 @@
-//! From posted requests to the socket.
+//! Sends posted requests to the socket.
 
 use std::io::IoSlice;
 
@@ -16,30 +16,30 @@ use crate::provider::iwarp::memory::MAX_SGE;
 use crate::provider::iwarp::socket;
 use crate::provider::{Operation, RemoteMemory, Sge, Status};
 
-/// Messages of at most this many bytes are copied behind their headers, so that a batch of them is
+/// Messages of at most this many bytes are copied after their headers, so that a batch of them is
 /// one piece of the stream.
 const COPIED: u64 = 1024;
 
-/// The bytes that are framed and not sent, beyond which no more is framed: their CRCs are computed
-/// while the memory is in the caches.
+/// The maximum bytes that are framed and not sent. With this limit, their CRCs are computed while
+/// the memory is in the caches.
 const FRAMED: u64 = 1 << 18;
 
-/// The most pieces of one system call.
+/// The maximum pieces of one system call.
 const PIECES: usize = 64;
 
-/// What a call of the system has done.
+/// The outcome of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Flushed {
-    /// All pieces that it was given are sent.
+enum SendOutcome {
+    /// All its pieces are sent.
     All,
     /// The socket is full.
     Blocked,
-    /// The connection is lost, or memory that was to be sent is no longer exposed.
+    /// The connection is lost, or memory to be sent is no longer exposed.
     Lost,
 }
 
 impl Qp {
-    /// Frames and sends what there is, as far as the socket has room, and completes what is sent.
+    /// Frames and sends as much as the socket accepts, and completes what is sent.
     pub(super) fn pump(&self, state: &mut QpState) {
         self.send_all(state);
         let waits = state
@@ -66,17 +66,21 @@ impl Qp {
             }
             // A Terminate is the last message.
             let has_ended = state.unsent() == 0 && state.has_terminated();
-            if flushed == Flushed::Lost || !succeeded || has_ended {
+            if flushed == SendOutcome::Lost || !succeeded || has_ended {
                 let statuses = (Status::Flushed, Status::Flushed);
                 state.fail(self.number, statuses);
             }
-            if flushed == Flushed::Blocked || (!framed && state.unsent() == 0) || state.is_held() {
+            if flushed == SendOutcome::Blocked
+                || (!framed && state.unsent() == 0)
+                || state.is_held()
+            {
                 return;
             }
         }
     }
 
-    /// Frames the next segment, or executes the next request. Returns false if there is nothing.
+    /// Frames the next segment, or executes the next request. Returns false if there is nothing to
+    /// do.
     fn frame_next(&self, state: &mut QpState) -> bool {
         // rfc: 5040-5.1-f, 5040-5.5-h, 5041-5.3-b
         let QpState {
@@ -127,7 +131,7 @@ impl Qp {
                     Ok(()) => {
                         // It is at most the length of a message, which has 32 bits.
                         let length = request.payload().length() as u32;
-                        // The peer can use this number for nothing but its response.
+                        // The peer can use this number only for its response.
                         let sink = number as u32 | 1;
                         if !stream.push_read(sink, length, (from.key, from.address)) {
                             return false;
@@ -191,8 +195,8 @@ impl Qp {
         true
     }
 
-    /// Frames the next segment of the message that is being framed. Returns false if its memory is
-    /// no longer exposed: the stream then ends with a Terminate.
+    /// Frames the next segment of the current message. Returns false if its memory is no longer
+    /// exposed: then the stream ends with a Terminate.
     fn frame_segment(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
         let Some(mut framing) = sends.framing.take() else {
             return false;
@@ -246,18 +250,18 @@ impl Qp {
         })
     }
 
-    /// Sends what is framed, in one system call.
-    fn flush(&self, state: &mut QpState) -> Flushed {
+    /// Sends the framed data in one system call.
+    fn flush(&self, state: &mut QpState) -> SendOutcome {
         let (Some(stream), Some(socket)) = (&mut state.stream, &state.socket) else {
-            return Flushed::Lost;
+            return SendOutcome::Lost;
         };
-        // Held while the memory is sent: a region ends under the lock.
+        // The lock is held while the memory is sent: a region ends under the lock.
         let table = self.domain.read();
         let mut of_responses = ArrayVec::<Sge, PIECES>::new();
         let mut parts = ArrayVec::<IoSlice<'_>, PIECES>::new();
         let mut pieces = stream.pieces().take(PIECES).peekable();
         if pieces.peek().is_none() {
-            return Flushed::All;
+            return SendOutcome::All;
         }
         // Exposed memory is looked up first, since the pieces refer to it.
         for piece in stream.pieces().take(PIECES) {
@@ -277,7 +281,7 @@ impl Qp {
             let range = (offset, len as u32);
             match read.and_then(|read| self.exposed(&table, read, range)) {
                 Some(exposed) => of_responses.push(exposed),
-                None => return Flushed::Lost,
+                None => return SendOutcome::Lost,
             }
         }
         let mut of_responses = of_responses.iter();
@@ -304,7 +308,7 @@ impl Qp {
                         }
                     };
                     let Some((payload, offset)) = payload else {
-                        return Flushed::Lost;
+                        return SendOutcome::Lost;
                     };
                     let bytes = payload.bytes(offset.into(), len as u64);
                     if !extend_whole(&mut parts, bytes) {
@@ -319,14 +323,14 @@ impl Qp {
                 drop(parts);
                 stream.framer().sent(sent);
                 if sent < total {
-                    Flushed::Blocked
+                    SendOutcome::Blocked
                 } else {
-                    Flushed::All
+                    SendOutcome::All
                 }
             }
-            Err(Errno::AGAIN) => Flushed::Blocked,
-            Err(Errno::INTR) => Flushed::All,
-            Err(_) => Flushed::Lost,
+            Err(Errno::AGAIN) => SendOutcome::Blocked,
+            Err(Errno::INTR) => SendOutcome::All,
+            Err(_) => SendOutcome::Lost,
         }
     }
 }
@@ -342,13 +346,13 @@ fn push_message(stream: &mut IwarpStream, request: &mut PendingRequest) -> Stage
             return Stage::Framed(framer.position());
         }
     }
-    // Its segments refer to its bytes for longer than the post.
+    // Its segments refer to its bytes after the post returns.
     request.keep();
     Stage::Framing
 }
 
-/// Adds as many of the slices as there is room for. Returns false if one was left out: what follows
-/// it must not be sent with them.
+/// Adds as many of the slices as there is room for. Returns false if one was left out: the data
+/// after it must not be sent with them.
 fn extend_whole<'a>(
     parts: &mut ArrayVec<IoSlice<'a>, PIECES>,
     slices: impl Iterator<Item = &'a [u8]>,
@@ -365,7 +369,7 @@ fn message(source: Source, operation: Operation, length: u32) -> OutgoingMessage
     OutgoingMessage::new(source.number(), kind(operation), length)
 }
 
-/// Returns what a message of a request does.
+/// Returns the kind of a request's message.
 const fn kind(operation: Operation) -> OutgoingKind {
     match operation {
         Operation::Write { to } => OutgoingKind::Write {
@@ -384,14 +388,14 @@ const fn kind(operation: Operation) -> OutgoingKind {
 }
 
 impl QpState {
-    /// Ends the stream with a Terminate, behind what is framed.
+    /// Ends the stream with a Terminate after the framed data.
     fn terminate(&mut self, terminate: &Terminate) {
         if let Some(stream) = &mut self.stream {
             stream.terminate(terminate);
         }
     }
 
-    /// Returns how many bytes are framed and not sent.
+    /// Returns the number of bytes that are framed and not sent.
     fn unsent(&self) -> u64 {
         self.stream.as_ref().map_or(0, |stream| {
             let (sent, framed) = stream.positions();
@@ -405,12 +409,12 @@ impl QpState {
         self.unsent() > 0 && !self.stream.as_ref().is_some_and(has_pieces)
     }
 
-    /// Returns true if nothing may follow what is framed.
+    /// Returns true if nothing may follow the framed data.
     fn has_terminated(&self) -> bool {
         self.stream.as_ref().is_some_and(IwarpStream::has_ended)
     }
 
-    /// Completes what is sent. Returns false if a request has failed.
+    /// Completes the sent requests. Returns false if a request has failed.
     fn complete_sent(&mut self, number: u32) -> bool {
         // rfc: 5040-5.5-j, 5041-3-d
         let Some(stream) = &mut self.stream else {
@@ -423,7 +427,7 @@ impl QpState {
         self.sends.complete_done(number, sent, &mut self.completed)
     }
 
-    /// Sends what is framed, all of which are headers.
+    /// Sends the framed data, which consist of headers.
     pub(super) fn flush_headers(&mut self) {
         let (Some(stream), Some(socket)) = (&mut self.stream, &self.socket) else {
             return;
@@ -436,7 +440,7 @@ impl QpState {
             })
             .collect();
         if !bytes.is_empty() {
-            // It is as lost as the connection if there is no room for it.
+            // If there is no room for it, it is lost with the connection.
             let _ = socket::send(socket, &[IoSlice::new(&bytes)]);
         }
     }

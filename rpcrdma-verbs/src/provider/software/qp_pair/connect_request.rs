@@ -1,4 +1,4 @@
-//! A connect request, as the listener sees it.
+//! A connect request at the listener.
 
 use std::sync::Arc;
 

@@ -140,9 +140,9 @@ impl QpPair {
         let found = tables.theirs().check_local(target, BufferUse::Receive);
         found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
         // SAFETY: the entries were just checked under the locks that are held, or are inline bytes:
-        // memory that the poster has promised until `post` returns, or that is owned since. The
-        // target belongs to a posted receive, which the poster has promised not to use, and has
-        // room for the length.
+        // memory that the poster guarantees until `post` returns, or that this provider owns. The
+        // target belongs to a posted receive, which the poster guarantees not to use, and has room
+        // for the length.
         #[allow(unsafe_code, reason = "the promise of `post`")]
         unsafe {
             domain::copy(slices, target);
@@ -171,7 +171,7 @@ impl QpPair {
     ) -> std::result::Result<(), ExecutionError> {
         let length = self.remote_length(slices)?;
         // The peer's table is locked for writing, so that two peers do not write the same memory at
-        // once.
+        // the same time.
         let tables = TableLocks::lock(&ours.domain, &theirs.domain, Domain::write);
         tables.ours().check_local(slices, BufferUse::Send)?;
         tables
@@ -214,7 +214,7 @@ impl QpPair {
             .check_remote(from, length, false, theirs.number)
             .map_err(Status::from)?;
         // SAFETY: both were just checked under the locks that are held. Nothing writes the peer's
-        // memory without the lock for writing, and our memory was posted.
+        // memory without the lock for writing, and the local memory was posted.
         #[allow(unsafe_code, reason = "the promise of `post`")]
         unsafe {
             domain::copy(

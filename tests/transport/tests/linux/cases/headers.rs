@@ -1,4 +1,4 @@
-//! Headers and chunk lists that break a rule.
+//! Headers and chunk lists that violate a rule.
 
 use super::*;
 
@@ -183,7 +183,7 @@ pub(super) fn headers() -> Vec<Case> {
     ]
 }
 
-/// Chunk lists that break a rule.
+/// Chunk lists that violate a rule.
 pub(super) fn chunks() -> Vec<Case> {
     vec![
         case(

@@ -1,4 +1,4 @@
-//! Servers that lie: each reply is written by the test.
+//! Servers that violate the protocol: the test provides each reply.
 
 use std::cell::RefCell;
 use std::future::{Ready, ready};
@@ -15,18 +15,18 @@ use rpcrdma_nfs::nfs3::owned::{
 };
 use rpcrdma_nfs::nfs3::{Nfstime3, PreOpAttr, StableHow};
 
-/// A server whose results are those of a function of the number of the procedure and of how many
-/// calls came before.
+/// A server whose results come from a function of the procedure number and of the number of earlier
+/// calls.
 #[derive(Clone)]
-struct Liar<F>(Rc<(F, RefCell<Vec<u32>>)>);
+struct FaultyServer<F>(Rc<(F, RefCell<Vec<u32>>)>);
 
-impl<F> Transport for Liar<F> {
+impl<F> Transport for FaultyServer<F> {
     fn peer(&self) -> Arc<str> {
-        "liar".into()
+        "server".into()
     }
 }
 
-impl<F: Fn(u32, usize) -> Vec<u8>> AsyncTransport for Liar<F> {
+impl<F: Fn(u32, usize) -> Vec<u8>> AsyncTransport for FaultyServer<F> {
     type Call = Ready<Result<ReceivedMessage, CallError>>;
 
     fn call(&self, request: Request) -> Self::Call {
@@ -127,17 +127,20 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(future)
 }
 
-/// Runs a test with a client of a liar, which tells the truth of its limits.
-fn lied<F, R>(results: F, test: impl AsyncFn(&Client<Liar<F>>) -> R) -> (R, Vec<u32>)
+/// Runs a test with a client of a faulty server, which returns valid limits.
+fn with_faulty_server<F, R>(
+    results: F,
+    test: impl AsyncFn(&Client<FaultyServer<F>>) -> R,
+) -> (R, Vec<u32>)
 where
     F: Fn(u32, usize) -> Vec<u8> + Clone,
 {
-    let liar = Liar(Rc::new((results, RefCell::default())));
+    let server = FaultyServer(Rc::new((results, RefCell::default())));
     let result = run(async {
-        let client = Client::new(liar.clone(), CallOptions::DEFAULT, handle()).await;
+        let client = Client::new(server.clone(), CallOptions::DEFAULT, handle()).await;
         test(&client.unwrap()).await
     });
-    let calls = liar.0.1.borrow().clone();
+    let calls = server.0.1.borrow().clone();
     (result, calls)
 }
 
@@ -150,8 +153,8 @@ fn assert_fault<T: std::fmt::Debug>(result: Result<T, ClientError>, expected: Pr
 }
 
 #[test]
-fn limits_of_4_gib_are_cut_and_those_of_0_are_refused() {
-    let ((), _) = lied(
+fn extreme_limits_are_reduced_or_rejected() {
+    let ((), _) = with_faulty_server(
         |_, _| info(u32::MAX, u32::MAX),
         async |client| {
             let limits = client.limits();
@@ -162,11 +165,11 @@ fn limits_of_4_gib_are_cut_and_those_of_0_are_refused() {
         },
     );
     for (rtmax, wtmax) in [(0, 1), (1, 0)] {
-        let liar = Liar(Rc::new((
+        let server = FaultyServer(Rc::new((
             move |_, _| info(rtmax, wtmax),
             RefCell::default(),
         )));
-        let client = run(Client::new(liar, CallOptions::DEFAULT, handle()));
+        let client = run(Client::new(server, CallOptions::DEFAULT, handle()));
         assert!(matches!(
             client.map(|_| ()).unwrap_err(),
             ClientError::Protocol {
@@ -186,16 +189,16 @@ fn reading(
         READ => answer(before - 1),
         other => panic!("procedure {other}"),
     };
-    let read = async |client: &Client<Liar<_>>| {
+    let read = async |client: &Client<FaultyServer<_>>| {
         let mut into = vec![0; len];
         let count = client.read_into(&handle(), 0, &mut into).await;
         count.map(|count| (count, into))
     };
-    lied(results, read).0
+    with_faulty_server(results, read).0
 }
 
 #[test]
-fn more_bytes_than_were_asked_for_are_refused() {
+fn excess_bytes_are_rejected() {
     assert_fault(
         reading(|_| read(101, &[1; 101], false), 100),
         ProtocolFault::Count,
@@ -220,7 +223,7 @@ fn a_read_without_progress_ends() {
 
 #[test]
 fn short_reads_are_continued_in_order() {
-    // 100 and 50 bytes are asked for at once; the first comes in two parts.
+    // The stream requests 100 and 50 bytes at once; the first READ returns its data in two parts.
     let answers = |at: usize| match at {
         0 => read(30, &[1; 30], false),
         1 => read(50, &[3; 50], false),
@@ -241,14 +244,14 @@ fn writing(
         number => answer(number, before - 1),
     };
     let data = [7; 250];
-    lied(results, async |client: &Client<Liar<_>>| {
+    with_faulty_server(results, async |client: &Client<FaultyServer<_>>| {
         client.write_all(&handle(), 0, &data[..], stable).await
     })
 }
 
 #[test]
 fn bytes_are_written_again_when_the_verifier_changes() {
-    // The server starts again before the first COMMIT.
+    // The server restarts before the first COMMIT.
     let answers = |number, before| match (number, before) {
         (COMMIT, _) => commit(2),
         (WRITE, before) => write(
@@ -267,8 +270,8 @@ fn bytes_are_written_again_when_the_verifier_changes() {
 }
 
 #[test]
-fn a_verifier_that_changes_between_writes_counts_as_a_loss() {
-    // COMMIT has the verifier of the last WRITE, and the first is lost.
+fn a_changed_verifier_between_writes_counts_as_a_loss() {
+    // COMMIT returns the verifier of the last WRITE, so the first one is lost.
     let answers = |number, before: usize| match number {
         COMMIT => commit(2),
         _ if before % 4 == 2 => write(50, StableHow::Unstable, 2),
@@ -292,7 +295,7 @@ fn a_verifier_that_always_changes_ends_the_operation() {
 }
 
 #[test]
-fn bytes_that_are_stable_need_no_commit() {
+fn stable_writes_need_no_commit() {
     let answers = |_, before| write([100, 100, 50][before], StableHow::FileSync, 1);
     let (result, calls) = writing(answers, StableHow::Unstable);
     result.unwrap();
@@ -300,7 +303,7 @@ fn bytes_that_are_stable_need_no_commit() {
 }
 
 #[test]
-fn writes_that_are_too_long_stand_still_or_are_less_stable_are_refused() {
+fn invalid_write_results_are_rejected() {
     let cases = [
         (101, StableHow::FileSync, ProtocolFault::Count),
         (0, StableHow::FileSync, ProtocolFault::NoProgress),
@@ -312,13 +315,13 @@ fn writes_that_are_too_long_stand_still_or_are_less_stable_are_refused() {
     }
 }
 
-/// Lists a directory to its end. Returns how many calls that took.
+/// Lists a directory to its end. Returns the number of calls.
 fn list(answer: impl Fn(usize) -> Vec<u8> + Clone) -> (Result<usize, ClientError>, usize) {
     let results = move |number, before: usize| match number {
         READDIR => answer(before - 1),
         _ => info(1, 1),
     };
-    let (result, calls) = lied(results, async |client: &Client<Liar<_>>| {
+    let (result, calls) = with_faulty_server(results, async |client: &Client<FaultyServer<_>>| {
         let dir = handle();
         let (mut stream, mut count) = (client.read_dir(&dir), 0);
         while let Some(entries) = stream.next().await? {
@@ -330,8 +333,8 @@ fn list(answer: impl Fn(usize) -> Vec<u8> + Clone) -> (Result<usize, ClientError
 }
 
 #[test]
-fn directories_without_an_end_are_refused() {
-    // The same cookie again; one that is the start; a part without entries.
+fn endless_directories_are_rejected() {
+    // The same cookie again; the cookie of the start; a reply without entries.
     assert_fault(
         list(|_| listing(&[1, 2], "a", false)).0,
         ProtocolFault::Cookies,
@@ -341,7 +344,7 @@ fn directories_without_an_end_are_refused() {
         ProtocolFault::Cookies,
     );
     assert_fault(list(|_| listing(&[], "a", false)).0, ProtocolFault::Cookies);
-    // A round of 1000 parts, which begins after 500 others.
+    // A cycle of 1000 replies, after 500 others.
     let round = |at: usize| {
         let cookie = if at < 500 {
             at
@@ -356,7 +359,7 @@ fn directories_without_an_end_are_refused() {
 }
 
 #[test]
-fn long_directories_with_an_end_are_listed() {
+fn long_directories_are_listed() {
     let parts = |at: usize| listing(&[2 * at as u64 + 1, 2 * at as u64 + 2], "a", at == 4999);
     let (result, calls) = list(parts);
     assert_eq!((result.unwrap(), calls), (10_000, 5000));
@@ -364,7 +367,7 @@ fn long_directories_with_an_end_are_listed() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn invalid_names_are_rejected() {
     for name in ["", "../../etc/passwd", "a\0b"] {
         assert_fault(list(|_| listing(&[1], name, true)).0, ProtocolFault::Name);
     }
