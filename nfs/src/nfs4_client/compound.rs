@@ -131,7 +131,10 @@ impl<'a> Nfs4Compound<'a> {
         self.add(NfsArgop4::Readlink, max.saturating_add(4))
     }
 
-    /// Adds WRITE.
+    /// Adds WRITE. Only an item in memory of the transport (`Channel::item_buf`) has a chunk.
+    ///
+    /// Put one WRITE in a COMPOUND: Linux's server, up to 6.12 at least, writes wrong data for a second
+    /// one.
     pub fn write(
         &mut self,
         stateid: Stateid4,
