@@ -202,7 +202,12 @@ fn data_match_the_disk() {
         for (seed, len) in lengths.enumerate() {
             for offset in [0, 1, 4093_usize] {
                 let data = pattern(len, seed);
-                nfs.write_all(&file.handle, file.stateid, offset as u64, &data)
+                // A chunk of their own, or the whole call in one.
+                let bytes = match offset {
+                    1 => Item::from(&data[..]),
+                    _ => in_chunk(nfs, &data),
+                };
+                nfs.write_all(&file.handle, file.stateid, offset as u64, bytes)
                     .await
                     .unwrap();
                 let disk = fs::read(exported.disk.join("data")).unwrap();

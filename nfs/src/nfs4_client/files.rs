@@ -1,5 +1,6 @@
 //! A client of one file system: names, attributes, and data.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use oncrpc::AsyncTransport;
@@ -219,6 +220,9 @@ impl<T: AsyncTransport> Nfs4Client<T> {
 
     /// Writes at most [`max_write`](Self::max_write) bytes by one call (WRITE).
     ///
+    /// Bytes in a shared buffer are not copied if the transport can send from that buffer:
+    /// `oncrpc::Channel::item_buf` returns such buffers.
+    ///
     /// # Errors
     /// Fails as WRITE does.
     pub async fn write(
@@ -226,18 +230,19 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         file: &owned::NfsFh4,
         stateid: Stateid4,
         offset: u64,
-        data: &[u8],
+        data: impl Into<Item<'_>>,
         stable: StableHow4,
     ) -> Result<Nfs4Written, Nfs4Error> {
-        let data = data.get(..self.max_write as usize).unwrap_or(data);
+        let data = data.into();
+        let len = data.len().min(self.max_write as usize);
         let mut request = Nfs4Compound::new();
         request
             .put_handle(file.as_borrowed())
-            .write(stateid, offset, stable, data);
+            .write(stateid, offset, stable, part(&data, 0..len));
         let mut results = self.session.compound(request).await?;
         let ok = take!(results, Write, owned::NfsResop4::Write(Write4res::Ok(ok)) => ok)?;
         let fault = |fault| Err(Nfs4Error::fault(NfsOpnum4::Write, fault));
-        if ok.count as usize > data.len() {
+        if ok.count as usize > len {
             return fault(Nfs4Fault::Count);
         }
         if ok.committed < stable {
@@ -259,11 +264,13 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         file: &owned::NfsFh4,
         stateid: Stateid4,
         offset: u64,
-        data: &[u8],
+        data: impl Into<Item<'_>>,
     ) -> Result<(), Nfs4Error> {
+        let data = data.into();
         let mut written = 0;
-        while let Some(rest) = data.get(written..).filter(|rest| !rest.is_empty()) {
+        while written < data.len() {
             let at = offset.saturating_add(written as u64);
+            let rest = part(&data, written..data.len());
             let stable = StableHow4::FileSync4;
             let done = self.write(file, stateid, at, rest, stable).await?;
             if done.count == 0 {
@@ -383,4 +390,13 @@ pub(super) fn handle(results: &mut Nfs4Results) -> Result<owned::NfsFh4, Nfs4Err
 pub(super) fn attributes(results: &mut Nfs4Results) -> Result<Nfs4Attributes, Nfs4Error> {
     let ok = take!(results, Getattr, owned::NfsResop4::Getattr(owned::Getattr4res::Ok(ok)) => *ok)?;
     Nfs4Attributes::decode(&ok.obj_attributes)
+}
+
+/// Returns a part of an item, which shares what the item shares.
+fn part<'s>(data: &'s Item<'_>, range: Range<usize>) -> Item<'s> {
+    let part = match data.shared() {
+        Some(shared) => shared.slice(range).map(Item::from),
+        None => data.get(range).map(Item::from),
+    };
+    part.unwrap_or_default()
 }

@@ -167,7 +167,7 @@ fn files_are_written_and_read() {
             let again = nfs.open(nfs.root(), b"file", Nfs4Open::create(0o600)).await;
             assert_eq!(again.unwrap_err().status(), Some(Nfsstat4::Exist));
             let data: Vec<u8> = (0..=250).cycle().take(250_001).collect();
-            nfs.write_all(&file.handle, file.stateid, 3, &data)
+            nfs.write_all(&file.handle, file.stateid, 3, &data[..])
                 .await
                 .unwrap();
             let content = server.file("file").unwrap();
