@@ -358,15 +358,20 @@ fn cost(world: &mut World, files: &Files, operation: &Operation) -> Cost {
 /// The delay of the slow fabric in each direction.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Measures how long a call takes on the slow fabric, in round trips of it. What the machine does
-/// beside makes a call longer, never shorter.
-fn round_trips_by_time(world: &mut World, files: &Files, operation: &Operation) -> f64 {
-    let times = (0..5).map(|_| {
-        let start = Instant::now();
-        (operation.run)(world, files);
-        start.elapsed().as_secs_f64() / (2.0 * DELAY.as_secs_f64())
-    });
-    times.fold(f64::INFINITY, f64::min)
+/// Measures how long a call takes on the slow fabric, in round trips of it, and how many round trips
+/// are counted for it.
+fn round_trips(world: &mut World, files: &Files, operation: &Operation) -> (f64, u64) {
+    let counted = |world: &World| {
+        world
+            .counters()
+            .iter()
+            .map(|one| one.round_trips)
+            .sum::<u64>()
+    };
+    let (start, before) = (Instant::now(), counted(world));
+    (operation.run)(world, files);
+    let trips = start.elapsed().as_secs_f64() / (2.0 * DELAY.as_secs_f64());
+    (trips, counted(world) - before)
 }
 
 /// Returns the rows of the table: of each operation, a row for each transport.
@@ -428,24 +433,27 @@ fn the_table_of_the_documentation_is_what_is_counted() {
     }
 }
 
-/// The fabric's clock as a judge of the counters: a call takes as many round trips as are counted.
+/// The fabric's clock as a judge of the counters: a call takes as many round trips as are counted. A
+/// busy machine makes a call longer, never shorter: it is made again.
 #[test]
 fn calls_take_the_round_trips_that_are_counted() {
     for transport in TRANSPORTS {
         let (mut world, root) = World::new(transport, &Fabric::with_delay(DELAY));
         let files = files(&mut world, root);
         for operation in operations() {
-            let before: u64 = world.counters().iter().map(|one| one.round_trips).sum();
-            let trips = round_trips_by_time(&mut world, &files, &operation);
-            let after: u64 = world.counters().iter().map(|one| one.round_trips).sum();
-            let counted = (after - before) as f64 / 5.0;
-            println!("{} {}: {trips:.2}", transport.name(), operation.name);
-            assert!(
-                (counted..counted + 0.9).contains(&trips),
-                "{} over Version {}: {trips:.2} round trips, {counted} counted",
-                operation.name,
-                transport.name()
-            );
+            (operation.run)(&mut world, &files);
+            let start = Instant::now();
+            loop {
+                let (trips, counted) = round_trips(&mut world, &files, &operation);
+                let name = format!("{} over Version {}", operation.name, transport.name());
+                let what = format!("{name}: {trips:.2} round trips, {counted} counted");
+                assert!(trips >= counted as f64, "{what}");
+                if trips < counted as f64 + 0.9 {
+                    println!("{what}");
+                    break;
+                }
+                assert!(start.elapsed() < Duration::from_secs(30), "{what}");
+            }
         }
     }
 }
