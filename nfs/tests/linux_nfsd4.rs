@@ -200,7 +200,13 @@ fn data_match_the_disk() {
         let around = [1, 4, 1024, 4096, 65_536, most];
         let lengths = around.iter().flat_map(|at| at - 1..=at + 1);
         for (seed, len) in lengths.enumerate() {
-            for offset in [0, 1, 4093_usize] {
+            // Emulated machines take seconds for a megabyte.
+            let offsets = if len < 100_000 {
+                &[0, 1, 4093_usize][..]
+            } else {
+                &[3]
+            };
+            for offset in offsets.iter().copied() {
                 let data = pattern(len, seed);
                 // A chunk of their own, or the whole call in one.
                 let bytes = match offset {
@@ -281,7 +287,13 @@ fn a_compound_may_have_two_chunks() {
             .read(file.stateid, 3, 10_001)
             .read(file.stateid, 10_004, 50_000);
         let results = nfs.session().compound(request).await.unwrap();
-        assert!(read_data(results) == [&[], &disk[3..10_004], &disk[10_004..]]);
+        let wanted = [&[], &disk[3..10_004], &disk[10_004..]];
+        let found = read_data(results);
+        for (found, wanted) in found.iter().zip(wanted) {
+            let differs = found.iter().zip(wanted).position(|(a, b)| a != b);
+            assert_eq!((found.len(), differs), (wanted.len(), None));
+        }
+        assert_eq!(found.len(), wanted.len());
         exported.close(file).await;
     });
 }
