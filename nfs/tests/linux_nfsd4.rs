@@ -2,7 +2,8 @@
 //! server's disk, and the kernel calls the client back.
 //!
 //! Run as root in a dedicated machine. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
-//! RDMA address of the kernel's NFS server, `RPCRDMA_MOUNTD` the TCP address of its mountd, and
+//! RDMA address of the kernel's NFS server, `RPCRDMA_NFSD_TCP` its TCP address, `RPCRDMA_MOUNTD` that
+//! of its mountd, and
 //! `RPCRDMA_EXPORT` the directory that it exports as the root.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -76,6 +77,18 @@ fn connect(callbacks: &Nfs4Callbacks) -> Channel {
     connect_with_services(&device, server, config, callbacks.router()).unwrap()
 }
 
+/// Returns a client over TCP.
+async fn client_over_tcp(owner: &str) -> (Nfs4Callbacks, Nfs4Client<Channel>) {
+    let callbacks = Nfs4Callbacks::new();
+    let address = variable("RPCRDMA_NFSD_TCP").unwrap();
+    let config = tcp::ClientConfig::new();
+    let channel = tcp::connect_with_services(&address, config, callbacks.router());
+    let config = Nfs4Config::new(owner, *b"verifier");
+    let session = Nfs4Session::new(channel.await.unwrap(), options(), &config, &callbacks);
+    let nfs = Nfs4Client::new(session.await.unwrap()).await.unwrap();
+    (callbacks, nfs)
+}
+
 /// Returns a client with its own client id.
 async fn client(owner: &str, slots: u32) -> (Nfs4Callbacks, Nfs4Client<Channel>) {
     let callbacks = Nfs4Callbacks::new();
@@ -108,20 +121,17 @@ fn with_nfsd(name: &str, test: impl AsyncFn(&mut Exported)) {
 }
 
 impl Exported {
-    /// Creates a file. Linux may give a delegation with it.
+    /// Creates a file, and returns the delegation that Linux may give with it: the test itself opens
+    /// the file on the disk.
     async fn create(&self, name: &str) -> Nfs4OpenFile {
         let nfs = &self.nfs;
         let how = Nfs4Open::create(0o640);
-        nfs.open(nfs.root(), name.as_bytes(), how).await.unwrap()
-    }
-
-    /// Closes a file, and returns its delegation.
-    async fn close(&self, file: Nfs4OpenFile) {
-        self.nfs.close(&file).await.unwrap();
-        if let Some(held) = file.delegation {
-            let returned = self.nfs.return_delegation(&file.handle, held.stateid);
+        let mut file = nfs.open(nfs.root(), name.as_bytes(), how).await.unwrap();
+        if let Some(held) = file.delegation.take() {
+            let returned = nfs.return_delegation(&file.handle, held.stateid);
             returned.await.unwrap();
         }
+        file
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -233,7 +243,7 @@ fn data_match_the_disk() {
         let verifier = nfs.commit(&file.handle, 0, 0).await.unwrap();
         assert_eq!(verifier, unstable.verifier);
         assert_eq!(&fs::read(exported.disk.join("data")).unwrap()[..3], b"end");
-        exported.close(file).await;
+        exported.nfs.close(&file).await.unwrap();
         nfs.remove(nfs.root(), b"data").await.unwrap();
         assert!(!exported.disk.join("data").exists());
         let gone = nfs.lookup(nfs.root(), b"data").await.unwrap_err();
@@ -279,22 +289,29 @@ fn a_compound_may_have_two_chunks() {
         let disk = fs::read(exported.path("chunks")).unwrap();
         assert!(disk == [&first[..], &second[..]].concat());
         assert!(read_data(results) == [&disk[..]]);
-        // Two Write chunks, and a READ that has none.
-        let mut request = Nfs4Compound::new();
-        request
-            .put_handle(handle())
-            .read(file.stateid, 0, 0)
-            .read(file.stateid, 3, 10_001)
-            .read(file.stateid, 10_004, 50_000);
-        let results = nfs.session().compound(request).await.unwrap();
+        // Two Write chunks, and a READ that has none. Linux 6.12 returns wrong data for the second
+        // READ with data, over TCP, too.
+        let reads = async |nfs: &Nfs4Client<Channel>| {
+            let mut request = Nfs4Compound::new();
+            request
+                .put_handle(handle())
+                .read(ANONYMOUS, 0, 0)
+                .read(ANONYMOUS, 3, 10_001)
+                .read(ANONYMOUS, 10_004, 50_000);
+            read_data(nfs.session().compound(request).await.unwrap())
+        };
         let wanted = [&[], &disk[3..10_004], &disk[10_004..]];
-        let found = read_data(results);
-        for (found, wanted) in found.iter().zip(wanted) {
-            let differs = found.iter().zip(wanted).position(|(a, b)| a != b);
-            assert_eq!((found.len(), differs), (wanted.len(), None));
+        let found = reads(nfs).await;
+        assert_eq!(found[..2], wanted[..2]);
+        assert_eq!((found.len(), found[2].len()), (3, wanted[2].len()));
+        if found[2] != wanted[2] {
+            let (_callbacks, other) = client_over_tcp("tcp").await;
+            let over_tcp = reads(&other).await;
+            other.into_session().destroy().await.unwrap();
+            println!("the data of the second READ are wrong");
+            assert!(over_tcp[2] != wanted[2], "over RDMA alone");
         }
-        assert_eq!(found.len(), wanted.len());
-        exported.close(file).await;
+        exported.nfs.close(&file).await.unwrap();
     });
 }
 
@@ -317,7 +334,7 @@ fn a_second_write_may_be_written_from_the_start_of_its_page() {
         let before = (0..4096).find(|before| disk[8192 + before..] == second[..20_000 - before]);
         println!("{before:?} bytes precede the data of the second WRITE");
         assert!(before.is_some());
-        exported.close(file).await;
+        exported.nfs.close(&file).await.unwrap();
     });
 }
 

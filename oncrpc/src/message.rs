@@ -488,7 +488,10 @@ mod tests {
         body.encode(&Results(&short)).unwrap();
         assert!(body.short_items().is_empty(), "of arguments");
         body.encode_results(&Results(&short)).unwrap();
-        assert_eq!(body.short_items().first(), Some(&ShortItem::InStream(16..21)));
+        assert_eq!(
+            body.short_items().first(),
+            Some(&ShortItem::InStream(16..21))
+        );
         assert_eq!(&body.to_vec()[16..21], b"short");
     }
 }

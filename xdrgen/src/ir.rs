@@ -260,6 +260,8 @@ pub struct Layout {
     /// Whether the type contains a floating-point number or a type that is not generated, so that
     /// it cannot implement `Eq`.
     pub float: bool,
+    /// Whether the type contains an item, in a sequence or outside of one.
+    pub items: bool,
     /// The maximum size of the owned shape in memory, in bytes, without its heap allocations.
     pub memory: u64,
     /// Whether the type has a zero, in which all numbers are zero and all sequences are empty. Such
@@ -282,6 +284,7 @@ impl Default for Layout {
             copy: true,
             shapes_differ: false,
             float: false,
+            items: false,
             memory: 0,
             zero: true,
             recursive: false,

@@ -89,6 +89,7 @@ impl Schema {
             Type::Item(content) => Layout {
                 inline_max: Some(4),
                 copy: false,
+                items: true,
                 memory: ITEM_SIZE,
                 ..self.layout_of(content)
             },
@@ -102,6 +103,7 @@ impl Schema {
                     max,
                     inline_max: max,
                     float: element.float,
+                    items: element.items,
                     weight: container_weight(&element),
                     ..sequence
                 }
@@ -130,6 +132,7 @@ impl Schema {
             Type::Recursive(id) => Layout {
                 memory: 8,
                 float: self.ty(*id).layout.float,
+                items: self.ty(*id).layout.items,
                 ..sequence
             },
             Type::Nested(content) => Layout {
@@ -137,12 +140,14 @@ impl Schema {
                 memory: 8,
                 zero: false,
                 float: self.layout_of(content).float,
+                items: self.layout_of(content).items,
                 ..sequence
             },
             Type::List(element) => {
                 let element = self.layout_of(element);
                 Layout {
                     float: element.float,
+                    items: element.items,
                     weight: container_weight(&element),
                     ..sequence
                 }
@@ -307,6 +312,7 @@ fn both(a: Layout, b: Layout) -> Layout {
         copy: a.copy && b.copy,
         shapes_differ: a.shapes_differ || b.shapes_differ,
         float: a.float || b.float,
+        items: a.items || b.items,
         zero: a.zero && b.zero,
         memory: a.memory.saturating_add(if b.memory < 4 {
             b.memory
@@ -334,6 +340,7 @@ fn either(a: Layout, b: Layout) -> Layout {
         copy: a.copy && b.copy,
         shapes_differ: a.shapes_differ || b.shapes_differ,
         float: a.float || b.float,
+        items: a.items || b.items,
         memory: a.memory.max(b.memory),
         zero: a.zero && b.zero,
         recursive: false,

@@ -2,7 +2,7 @@
 
 use core::{fmt, mem};
 
-use crate::sequence::{Iter, Repr, encode_received, sequence, skip_elements};
+use crate::sequence::{Beside, Iter, Repr, WithItems, encode_received, sequence, skip_elements};
 use crate::wire::array_max;
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
@@ -27,83 +27,163 @@ use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire
 /// ```
 pub struct Array<'a, T, const MAX: u32 = { u32::MAX }>(Repr<'a, T>);
 
-impl<'a, T, const MAX: u32> Array<'a, T, MAX> {
-    /// Creates an array from a slice.
-    ///
-    /// # Errors
-    /// Returns [`TooLong`] if there are more than `MAX` elements.
-    #[inline]
-    pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
-        match TooLong::check(items.len(), MAX) {
-            Ok(()) => Ok(Self(Repr::Slice(items))),
-            Err(error) => Err(error),
-        }
-    }
-}
+/// An [`Array`] whose elements may contain [items](crate::Item). The elements of a received message
+/// find the items that are not in its stream.
+///
+/// ```
+/// use xdrgen_runtime::{Array, DdpArray, Decode};
+///
+/// let bytes = [0, 0, 0, 1, 0, 0, 0, 7];
+/// let (with, without) = (DdpArray::<u32>::from_bytes(&bytes)?, Array::<u32>::from_bytes(&bytes)?);
+/// assert!(with.iter().eq(without.iter()));
+/// # Ok::<(), xdrgen_runtime::Error>(())
+/// ```
+pub struct DdpArray<'a, T, const MAX: u32 = { u32::MAX }>(Repr<'a, T, WithItems<'a>>);
 
-impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
-    /// Returns an iterator over the elements.
-    #[inline]
-    pub fn iter(&self) -> Iter<'a, T> {
-        self.0.iter(0)
-    }
-
-    /// Returns the element at index `i`. This takes constant time for a slice and for a
-    /// [`PLAIN`](Wire::PLAIN) type. Otherwise it walks through the elements before it; use
-    /// [`iter`](Self::iter) to visit all elements.
-    #[inline]
-    pub fn get(&self, i: usize) -> Option<T> {
-        match self.0 {
-            Repr::Slice(items) => items.get(i).cloned(),
-            Repr::Wire {
-                bytes,
-                count,
-                items,
-            } if i < count as usize => {
-                let mut d = Decoder::validated(bytes, items);
-                if T::PLAIN {
-                    d.advance(i.checked_mul(T::MIN)?).ok()?;
-                } else {
-                    (0..i)
-                        .try_for_each(|_| T::skip(&mut d, &mut NoTrace))
-                        .ok()?;
+/// The methods and traits of both.
+macro_rules! array {
+    ($name:ident) => {
+        impl<'a, T, const MAX: u32> $name<'a, T, MAX> {
+            /// Creates an array from a slice.
+            ///
+            /// # Errors
+            /// Returns [`TooLong`] if there are more than `MAX` elements.
+            #[inline]
+            pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
+                match TooLong::check(items.len(), MAX) {
+                    Ok(()) => Ok(Self(Repr::Slice(items))),
+                    Err(error) => Err(error),
                 }
-                T::decode(&mut d).ok()
             }
-            Repr::Wire { .. } => None,
         }
-    }
 
-    /// Copies elements to the start of `out`, up to its length, and returns their number. For
-    /// elements of a fixed size the compiler can vectorize the loop, which it cannot for
-    /// [`iter`](Self::iter).
-    ///
-    /// ```
-    /// use xdrgen_runtime::{Array, Decode};
-    ///
-    /// let array = Array::<u32>::from_bytes(&[0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8])?;
-    /// let mut out = [0; 3];
-    /// assert_eq!(array.copy_to_slice(&mut out), 2);
-    /// assert_eq!(out, [7, 8, 0]);
-    /// # Ok::<(), xdrgen_runtime::Error>(())
-    /// ```
-    #[inline]
-    pub fn copy_to_slice(&self, out: &mut [T]) -> usize {
-        let count = self.len().min(out.len());
-        let mut slots = SliceFiller(out.get_mut(..count).unwrap_or_default());
-        match self.0 {
-            Repr::Slice(items) => slots.extend(items.iter().take(count).cloned()),
-            Repr::Wire { bytes, items, .. } => {
-                // `count` fits in 32 bits, because the array's own count does.
-                let limit = u32::try_from(count).unwrap_or(u32::MAX);
-                let copied =
-                    T::decode_all(&mut Decoder::validated(bytes, items), limit, &mut slots);
-                debug_assert!(copied.is_ok(), "skip accepted input that decode rejects");
+        impl<'a, T: Decode<'a> + Clone, const MAX: u32> $name<'a, T, MAX> {
+            /// Returns an iterator over the elements.
+            #[inline]
+            pub fn iter(&self) -> Iter<'a, T> {
+                self.0.iter(0)
+            }
+
+            /// Returns the element at index `i`. This takes constant time for a slice and for a
+            /// [`PLAIN`](Wire::PLAIN) type. Otherwise it walks through the elements before it; use
+            /// [`iter`](Self::iter) to visit all elements.
+            #[inline]
+            pub fn get(&self, i: usize) -> Option<T> {
+                match self.0 {
+                    Repr::Slice(items) => items.get(i).cloned(),
+                    Repr::Wire {
+                        bytes,
+                        count,
+                        items,
+                    } if i < count as usize => {
+                        let mut d = Decoder::validated(bytes, items.items());
+                        if T::PLAIN {
+                            d.advance(i.checked_mul(T::MIN)?).ok()?;
+                        } else {
+                            (0..i)
+                                .try_for_each(|_| T::skip(&mut d, &mut NoTrace))
+                                .ok()?;
+                        }
+                        T::decode(&mut d).ok()
+                    }
+                    Repr::Wire { .. } => None,
+                }
+            }
+
+            /// Copies elements to the start of `out`, up to its length, and returns their number. For
+            /// elements of a fixed size the compiler can vectorize the loop, which it cannot for
+            /// [`iter`](Self::iter).
+            ///
+            /// ```
+            /// use xdrgen_runtime::{Array, Decode};
+            ///
+            /// let array = Array::<u32>::from_bytes(&[0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8])?;
+            /// let mut out = [0; 3];
+            /// assert_eq!(array.copy_to_slice(&mut out), 2);
+            /// assert_eq!(out, [7, 8, 0]);
+            /// # Ok::<(), xdrgen_runtime::Error>(())
+            /// ```
+            #[inline]
+            pub fn copy_to_slice(&self, out: &mut [T]) -> usize {
+                let count = self.len().min(out.len());
+                let mut slots = SliceFiller(out.get_mut(..count).unwrap_or_default());
+                match self.0 {
+                    Repr::Slice(items) => slots.extend(items.iter().take(count).cloned()),
+                    Repr::Wire { bytes, items, .. } => {
+                        // `count` fits in 32 bits, because the array's own count does.
+                        let limit = u32::try_from(count).unwrap_or(u32::MAX);
+                        let copied =
+                            T::decode_all(&mut Decoder::validated(bytes, items.items()), limit, &mut slots);
+                        debug_assert!(copied.is_ok(), "skip accepted input that decode rejects");
+                    }
+                }
+                count - slots.0.len()
             }
         }
-        count - slots.0.len()
-    }
+
+        sequence!($name [, const MAX: u32] [, MAX]);
+
+        /// [`new`](Self::new) takes a slice.
+        #[cfg(feature = "alloc")]
+        impl<'a, T, const MAX: u32> TryFrom<&'a alloc::vec::Vec<T>> for $name<'a, T, MAX> {
+            type Error = TooLong;
+
+            #[inline]
+            fn try_from(items: &'a alloc::vec::Vec<T>) -> Result<Self, TooLong> {
+                Self::new(items)
+            }
+        }
+
+        impl<'a, T> From<&'a [T]> for $name<'a, T> {
+            #[inline]
+            fn from(items: &'a [T]) -> Self {
+                Self(Repr::Slice(items))
+            }
+        }
+
+        impl<'a, T, const N: usize> From<&'a [T; N]> for $name<'a, T> {
+            #[inline]
+            fn from(items: &'a [T; N]) -> Self {
+                Self(Repr::Slice(items))
+            }
+        }
+
+        impl<T: Wire, const MAX: u32> Wire for $name<'_, T, MAX> {
+            const MIN: usize = 4;
+            const MAX: Option<usize> = array_max(MAX, T::MAX);
+            const PLAIN: bool = false;
+        }
+
+        impl<'a, T: Decode<'a>, const MAX: u32> Decode<'a> for $name<'a, T, MAX> {
+            #[inline(always)]
+            fn decode(d: &mut Decoder<'a>) -> Result<Self> {
+                let count = d.length(MAX)?;
+                let start = d.remaining();
+                skip_elements::<T, _>(d, count, &mut NoTrace)?;
+                Ok(Self(Repr::wire(d, start, count)))
+            }
+
+            #[inline]
+            fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
+                let count = d.length(MAX)?;
+                skip_elements::<T, _>(d, count, trace)
+            }
+        }
+
+        impl<T: Encode, const MAX: u32> Encode for $name<'_, T, MAX> {
+            #[inline(always)]
+            fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
+                sink.length(self.len())?;
+                match self.0 {
+                    Repr::Wire { bytes, items, .. } => encode_received(bytes, items.items(), sink),
+                    Repr::Slice(items) => T::encode_all(items, sink),
+                }
+            }
+        }
+    };
 }
+array!(Array);
+array!(DdpArray);
 
 /// Fills a slice from its start.
 struct SliceFiller<'o, T>(&'o mut [T]);
@@ -126,66 +206,6 @@ impl<T> Extend<T> for SliceFiller<'_, T> {
             let mut free = slots.iter_mut();
             items.zip(&mut free).for_each(|(item, slot)| *slot = item);
             self.0 = free.into_slice();
-        }
-    }
-}
-
-sequence!(Array [, const MAX: u32] [, MAX]);
-
-/// [`Array::new`] takes a slice.
-#[cfg(feature = "alloc")]
-impl<'a, T, const MAX: u32> TryFrom<&'a alloc::vec::Vec<T>> for Array<'a, T, MAX> {
-    type Error = TooLong;
-
-    #[inline]
-    fn try_from(items: &'a alloc::vec::Vec<T>) -> Result<Self, TooLong> {
-        Self::new(items)
-    }
-}
-
-impl<'a, T> From<&'a [T]> for Array<'a, T> {
-    #[inline]
-    fn from(items: &'a [T]) -> Self {
-        Self(Repr::Slice(items))
-    }
-}
-
-impl<'a, T, const N: usize> From<&'a [T; N]> for Array<'a, T> {
-    #[inline]
-    fn from(items: &'a [T; N]) -> Self {
-        Self(Repr::Slice(items))
-    }
-}
-
-impl<T: Wire, const MAX: u32> Wire for Array<'_, T, MAX> {
-    const MIN: usize = 4;
-    const MAX: Option<usize> = array_max(MAX, T::MAX);
-    const PLAIN: bool = false;
-}
-
-impl<'a, T: Decode<'a>, const MAX: u32> Decode<'a> for Array<'a, T, MAX> {
-    #[inline(always)]
-    fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        let count = d.length(MAX)?;
-        let start = d.remaining();
-        skip_elements::<T, _>(d, count, &mut NoTrace)?;
-        Ok(Self(Repr::wire(d, start, count)))
-    }
-
-    #[inline]
-    fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
-        let count = d.length(MAX)?;
-        skip_elements::<T, _>(d, count, trace)
-    }
-}
-
-impl<T: Encode, const MAX: u32> Encode for Array<'_, T, MAX> {
-    #[inline(always)]
-    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
-        sink.length(self.len())?;
-        match self.0 {
-            Repr::Wire { bytes, items, .. } => encode_received(bytes, items, sink),
-            Repr::Slice(items) => T::encode_all(items, sink),
         }
     }
 }

@@ -86,7 +86,7 @@ mod trace;
 mod vector;
 mod wire;
 
-pub use array::Array;
+pub use array::{Array, DdpArray};
 pub use decode::{Decode, field};
 pub use decoder::Decoder;
 pub use encode::Encode;
@@ -97,8 +97,8 @@ pub use item::Item;
 #[cfg(feature = "alloc")]
 pub use item_list::{ItemList, MAX_LISTED_ITEMS, Matching, ReceivedItem};
 pub use limits::Limits;
-pub use list::List;
-pub use nested::Nested;
+pub use list::{DdpList, List};
+pub use nested::{DdpNested, Nested};
 pub use opaque::Opaque;
 #[cfg(feature = "alloc")]
 pub use owned::{ArrayBuf, ListBuf, OpaqueBuf, Owned, TextBuf};
@@ -143,7 +143,7 @@ pub const fn assert_abi(generated: u32) {
 #[cfg(feature = "alloc")]
 #[doc(hidden)]
 pub mod heap {
-    pub use crate::owned::{boxed, nested};
+    pub use crate::owned::{boxed, ddp_nested, nested};
     pub use alloc::{boxed::Box, vec::Vec};
 }
 

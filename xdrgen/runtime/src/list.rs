@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::sequence::{Iter, Repr, encode_received, sequence};
+use crate::sequence::{Beside, Iter, Repr, WithItems, encode_received, sequence};
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
 /// The number of bytes before each element: the TRUE of the pointer to it.
@@ -29,54 +29,95 @@ pub(crate) const TAG: usize = 4;
 /// ```
 pub struct List<'a, T>(Repr<'a, T>);
 
-impl<'a, T> List<'a, T> {
-    /// Creates a list from a slice. `From` does the same without a check.
-    ///
-    /// # Errors
-    /// Returns [`TooLong`] if the number of elements does not fit in 32 bits: no decoder would
-    /// accept the list.
-    #[inline]
-    pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
-        match TooLong::check(items.len(), u32::MAX) {
-            Ok(()) => Ok(Self(Repr::Slice(items))),
-            Err(error) => Err(error),
+/// A [`List`] whose elements may contain [items](crate::Item). The elements of a received message
+/// find the items that are not in its stream.
+pub struct DdpList<'a, T>(Repr<'a, T, WithItems<'a>>);
+
+/// The methods and traits of both.
+macro_rules! list {
+    ($name:ident) => {
+        impl<'a, T> $name<'a, T> {
+            /// Creates a list from a slice. `From` does the same without a check.
+            ///
+            /// # Errors
+            /// Returns [`TooLong`] if the number of elements does not fit in 32 bits: no decoder would
+            /// accept the list.
+            #[inline]
+            pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
+                match TooLong::check(items.len(), u32::MAX) {
+                    Ok(()) => Ok(Self(Repr::Slice(items))),
+                    Err(error) => Err(error),
+                }
+            }
         }
-    }
-}
 
-impl<'a, T: Decode<'a> + Clone> List<'a, T> {
-    /// Returns an iterator over the elements.
-    #[inline]
-    pub fn iter(&self) -> Iter<'a, T> {
-        self.0.iter(TAG)
-    }
+        impl<'a, T: Decode<'a> + Clone> $name<'a, T> {
+            /// Returns an iterator over the elements.
+            #[inline]
+            pub fn iter(&self) -> Iter<'a, T> {
+                self.0.iter(TAG)
+            }
 
-    /// Returns the element at index `i`. This takes constant time for a slice; otherwise it walks
-    /// through the elements before it.
-    #[inline]
-    pub fn get(&self, i: usize) -> Option<T> {
-        match self.0 {
-            Repr::Slice(items) => items.get(i).cloned(),
-            Repr::Wire { .. } => self.iter().nth(i),
+            /// Returns the element at index `i`. This takes constant time for a slice; otherwise it walks
+            /// through the elements before it.
+            #[inline]
+            pub fn get(&self, i: usize) -> Option<T> {
+                match self.0 {
+                    Repr::Slice(items) => items.get(i).cloned(),
+                    Repr::Wire { .. } => self.iter().nth(i),
+                }
+            }
         }
-    }
-}
 
-sequence!(List [] []);
+        sequence!($name [] []);
 
-impl<'a, T> From<&'a [T]> for List<'a, T> {
-    #[inline]
-    fn from(items: &'a [T]) -> Self {
-        Self(Repr::Slice(items))
-    }
-}
+        impl<'a, T> From<&'a [T]> for $name<'a, T> {
+            #[inline]
+            fn from(items: &'a [T]) -> Self {
+                Self(Repr::Slice(items))
+            }
+        }
 
-impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
-    #[inline]
-    fn from(items: &'a [T; N]) -> Self {
-        Self(Repr::Slice(items))
-    }
+        impl<'a, T, const N: usize> From<&'a [T; N]> for $name<'a, T> {
+            #[inline]
+            fn from(items: &'a [T; N]) -> Self {
+                Self(Repr::Slice(items))
+            }
+        }
+
+        impl<T> Wire for $name<'_, T> {
+            const MIN: usize = 4;
+            const MAX: Option<usize> = None;
+            const PLAIN: bool = false;
+        }
+
+        impl<'a, T: Decode<'a>> Decode<'a> for $name<'a, T> {
+            #[inline(always)]
+            fn decode(d: &mut Decoder<'a>) -> Result<Self> {
+                let start = d.remaining();
+                let count = skip_list::<T, _>(d, &mut NoTrace)?;
+                Ok(Self(Repr::wire(d, start, count)))
+            }
+
+            #[inline]
+            fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
+                skip_list::<T, _>(d, trace).map(|_| ())
+            }
+        }
+
+        impl<T: Encode> Encode for $name<'_, T> {
+            #[inline(always)]
+            fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
+                match self.0 {
+                    Repr::Wire { bytes, items, .. } => encode_received(bytes, items.items(), sink),
+                    Repr::Slice(items) => encode_list(items, sink),
+                }
+            }
+        }
+    };
 }
+list!(List);
+list!(DdpList);
 
 /// Advances past a list with its end, and returns the number of elements.
 #[inline(always)]
@@ -94,36 +135,6 @@ pub(crate) fn skip_list<'a, T: Decode<'a>, Tr: Trace>(
         count = count.wrapping_add(1);
     }
     Ok(count)
-}
-
-impl<T> Wire for List<'_, T> {
-    const MIN: usize = 4;
-    const MAX: Option<usize> = None;
-    const PLAIN: bool = false;
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for List<'a, T> {
-    #[inline(always)]
-    fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        let start = d.remaining();
-        let count = skip_list::<T, _>(d, &mut NoTrace)?;
-        Ok(Self(Repr::wire(d, start, count)))
-    }
-
-    #[inline]
-    fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
-        skip_list::<T, _>(d, trace).map(|_| ())
-    }
-}
-
-impl<T: Encode> Encode for List<'_, T> {
-    #[inline(always)]
-    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
-        match self.0 {
-            Repr::Wire { bytes, items, .. } => encode_received(bytes, items, sink),
-            Repr::Slice(items) => encode_list(items, sink),
-        }
-    }
 }
 
 /// Encodes the elements as a list.

@@ -6,37 +6,69 @@ use core::{fmt, iter::FusedIterator, slice};
 use crate::decoder::Items;
 use crate::{Decode, Decoder, Result, Sink, Trace};
 
+/// What a received sequence keeps to find the items of its elements that are not in the stream.
+pub(crate) trait Beside<'a>: Copy {
+    fn of(d: &Decoder<'a>) -> Self;
+    fn items(self) -> Items<'a>;
+}
+
+/// Elements without items need nothing.
+impl<'a> Beside<'a> for () {
+    #[inline(always)]
+    fn of(_: &Decoder<'a>) -> Self {}
+
+    #[inline(always)]
+    fn items(self) -> Items<'a> {
+        Items::default()
+    }
+}
+
+/// The items of the message.
+#[derive(Clone, Copy)]
+pub(crate) struct WithItems<'a>(Items<'a>);
+
+impl<'a> Beside<'a> for WithItems<'a> {
+    #[inline(always)]
+    fn of(d: &Decoder<'a>) -> Self {
+        Self(d.items())
+    }
+
+    #[inline(always)]
+    fn items(self) -> Items<'a> {
+        self.0
+    }
+}
+
 /// The elements of a borrowed sequence.
-pub(crate) enum Repr<'a, T> {
-    /// Bytes of `count` elements, which `T::skip` accepted, and the message's items that are not in
-    /// its stream.
+pub(crate) enum Repr<'a, T, B = ()> {
+    /// Bytes of `count` elements, which `T::skip` accepted.
     Wire {
         bytes: &'a [u8],
         count: u32,
-        items: Items<'a>,
+        items: B,
     },
     /// A slice of the caller.
     Slice(&'a [T]),
 }
 
 // Not derived: a copy of the reference does not require elements to be `Copy`.
-impl<T> Clone for Repr<'_, T> {
+impl<T, B: Copy> Clone for Repr<'_, T, B> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Repr<'_, T> {}
+impl<T, B: Copy> Copy for Repr<'_, T, B> {}
 
-impl<'a, T> Repr<'a, T> {
+impl<'a, T, B: Beside<'a>> Repr<'a, T, B> {
     /// Creates a sequence of the bytes that `d` has consumed since `start` remained.
     #[inline(always)]
     pub(crate) fn wire(d: &Decoder<'a>, start: &'a [u8], count: u32) -> Self {
         Self::Wire {
             bytes: d.consumed_since(start),
             count,
-            items: d.items(),
+            items: B::of(d),
         }
     }
 
@@ -57,7 +89,7 @@ impl<'a, T> Repr<'a, T> {
                 count,
                 items,
             } => Source::Wire {
-                d: Decoder::validated(bytes, items),
+                d: Decoder::validated(bytes, items.items()),
                 left: count,
                 tag,
             },

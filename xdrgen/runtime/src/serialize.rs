@@ -13,8 +13,8 @@ use serde::ser::SerializeTuple as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    Array, ArrayBuf, Decode, Item, List, ListBuf, Nested, Opaque, OpaqueBuf, Quadruple, Text,
-    TextBuf,
+    Array, ArrayBuf, DdpArray, DdpList, DdpNested, Decode, Item, List, ListBuf, Nested, Opaque,
+    OpaqueBuf, Quadruple, Text, TextBuf,
 };
 
 /// Deserializes bytes from a byte string or a sequence, depending on the format.
@@ -119,7 +119,19 @@ impl<'a, T: Decode<'a> + Clone + Serialize, const MAX: u32> Serialize for Array<
     }
 }
 
+impl<'a, T: Decode<'a> + Clone + Serialize, const MAX: u32> Serialize for DdpArray<'a, T, MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
 impl<'a, T: Decode<'a> + Clone + Serialize> Serialize for List<'a, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'a, T: Decode<'a> + Clone + Serialize> Serialize for DdpList<'a, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter())
     }
@@ -151,6 +163,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ListBuf<T> {
 }
 
 impl<'a, T: Decode<'a> + Clone + Serialize> Serialize for Nested<'a, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = self.get().map_err(serde::ser::Error::custom)?;
+        value.serialize(serializer)
+    }
+}
+
+impl<'a, T: Decode<'a> + Clone + Serialize> Serialize for DdpNested<'a, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value = self.get().map_err(serde::ser::Error::custom)?;
         value.serialize(serializer)

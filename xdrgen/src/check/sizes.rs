@@ -61,36 +61,38 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
 }
 
 /// Computes the layouts of types that contain each other: unbounded, with a lifetime, and with a
-/// float if one of them has one.
+/// float or an item if one of them has one.
 fn cycle(schema: &mut Schema, group: &[usize], smallest: &[u64]) {
-    let assumed = |float| Layout {
+    let assumed = |float, items| Layout {
         max: None,
         inline_max: None,
         lifetime: true,
         shapes_differ: true,
         recursive: true,
         float,
+        items,
         // A type that contains itself has a zero only if an optional ends the recursion.
         zero: false,
         ..Layout::default()
     };
-    let mut float = false;
+    let (mut float, mut items) = (false, false);
     for _ in 0..2 {
         group.iter().for_each(|at| {
             schema.types[*at].layout = Layout {
                 min: smallest[*at],
-                ..assumed(float)
+                ..assumed(float, items)
             }
         });
         for at in group {
             let found = schema.layout_of_kind(&schema.types[*at].kind);
             float |= found.float;
+            items |= found.items;
             schema.types[*at].layout = Layout {
                 min: found.min,
                 memory: found.memory,
                 copy: found.copy,
                 zero: found.zero,
-                ..assumed(float)
+                ..assumed(float, items)
             };
         }
     }

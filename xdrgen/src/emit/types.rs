@@ -50,23 +50,26 @@ impl Emitter<'_> {
             Type::Recursive(id) => {
                 let target = self.path(*id);
                 if borrowed {
-                    quote!(xdr::Option<xdr::Nested<'a, #target>>)
+                    let nested = self.sequence("Nested", &Type::Named(*id));
+                    quote!(xdr::Option<#nested<'a, #target>>)
                 } else {
                     quote!(xdr::Option<xdr::heap::Box<#target>>)
                 }
             }
             Type::Nested(content) => {
+                let nested = self.sequence("Nested", content);
                 let content = self.ty(content);
                 if borrowed {
-                    quote!(xdr::Nested<'a, #content>)
+                    quote!(#nested<'a, #content>)
                 } else {
                     quote!(xdr::heap::Box<#content>)
                 }
             }
             Type::List(element) => {
+                let list = self.sequence("List", element);
                 let element = self.ty(element);
                 if borrowed {
-                    quote!(xdr::List<'a, #element>)
+                    quote!(#list<'a, #element>)
                 } else {
                     quote!(xdr::ListBuf<#element>)
                 }
@@ -75,10 +78,22 @@ impl Emitter<'_> {
         }
     }
 
+    /// Returns a type of borrowed sequences, or the one for elements with items: `DdpArray` for
+    /// `Array`.
+    fn sequence(&self, name: &str, element: &Type) -> TokenStream {
+        let name = if self.schema.layout_of(element).items {
+            ident(&format!("Ddp{name}"))
+        } else {
+            ident(name)
+        };
+        quote!(xdr::#name)
+    }
+
     fn array(&self, element: &Type, max: Option<u32>) -> TokenStream {
+        let array = self.sequence("Array", element);
         let element = self.ty(element);
         match (self.shape, max) {
-            (Shape::Borrowed, max) => bounded(&quote!(xdr::Array), &[quote!('a), element], max),
+            (Shape::Borrowed, max) => bounded(&array, &[quote!('a), element], max),
             (Shape::Owned, None) => quote!(xdr::heap::Vec<#element>),
             (Shape::Owned, max) => bounded(&quote!(xdr::ArrayBuf), &[element], max),
         }
@@ -218,8 +233,12 @@ impl Emitter<'_> {
                 quote!(#value.iter().map(|item| #element).collect())
             }
             Type::Array(element, Some(_)) if self.schema.layout_of(element).shapes_differ => {
+                let from = match self.schema.layout_of(element).items {
+                    true => quote!(from_ddp_array),
+                    false => quote!(from_array),
+                };
                 let element = self.owned_value(element, &item);
-                quote!(xdr::ArrayBuf::from_array(#value, |item| #element))
+                quote!(xdr::ArrayBuf::#from(#value, |item| #element))
             }
             Type::Optional(element) => {
                 let boxed = self.schema.is_boxed(element);
@@ -241,8 +260,12 @@ impl Emitter<'_> {
                 }
             }
             Type::Nested(content) => {
+                let nested = match self.schema.layout_of(content).items {
+                    true => quote!(ddp_nested),
+                    false => quote!(nested),
+                };
                 let content = self.owned_value(content, &item);
-                quote!(xdr::heap::nested(#value, |item| #content))
+                quote!(xdr::heap::#nested(#value, |item| #content))
             }
             _ => quote!(#value.into()),
         }

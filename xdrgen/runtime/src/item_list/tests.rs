@@ -2,7 +2,8 @@ use std::vec::Vec;
 
 use super::*;
 use crate::{
-    Array, Decode, Decoder, Encode, Limits, List, Nested, NoTrace, Result, Sink, Trace, Wire,
+    Array, DdpArray, DdpList, DdpNested, Decode, Decoder, Encode, Limits, List, NoTrace, Result,
+    Sink, Trace, Wire,
 };
 
 /// A number and an item, as generated code would define them.
@@ -151,7 +152,7 @@ fn items_of_a_shared_message_share_its_memory() {
 /// that the array is encoded again with all items in place.
 fn assert_lazy(list: &ItemList<'_>, whole: &[u8]) {
     let mut d = Decoder::with_items(list, &Limits::DEFAULT).unwrap();
-    let array = Array::<Record<'_>>::decode(&mut d).unwrap();
+    let array = DdpArray::<Record<'_>>::decode(&mut d).unwrap();
     d.finish().unwrap();
     assert!(list.is_used_up());
     for at in [2, 0, 1, 2] {
@@ -166,7 +167,7 @@ fn assert_lazy(list: &ItemList<'_>, whole: &[u8]) {
         assert_records(&array.iter().collect::<Vec<_>>(), whole);
     }
     assert_eq!(array.encode_to_vec().unwrap(), whole);
-    assert_eq!(array, Array::from_bytes(whole).unwrap());
+    assert_eq!(array, DdpArray::from_bytes(whole).unwrap());
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn elements_of_a_borrowed_list_and_nested_values_find_their_items() {
     let items = [item(12, b"hello")];
     let list = ItemList::new(&reduced, &items, Matching::ByPosition);
     let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
-    let decoded = List::<Record<'_>>::decode(&mut d).unwrap();
+    let decoded = DdpList::<Record<'_>>::decode(&mut d).unwrap();
     assert!(list.is_used_up());
     assert_eq!(decoded.get(0), Some(record(1, b"hello")));
     assert_eq!(decoded.encode_to_vec().unwrap(), whole);
@@ -201,7 +202,7 @@ fn elements_of_a_borrowed_list_and_nested_values_find_their_items() {
     let items = [item(8, b"hello")];
     let list = ItemList::new(&whole[..8], &items, Matching::ByPosition);
     let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
-    let nested = Nested::<Record<'_>>::decode(&mut d).unwrap();
+    let nested = DdpNested::<Record<'_>>::decode(&mut d).unwrap();
     assert_eq!(nested.get(), Ok(record(1, b"hello")));
     assert_eq!(nested.encode_to_vec().unwrap(), whole);
 }
@@ -212,7 +213,7 @@ fn an_item_of_an_element_is_as_long_as_the_stream_says() {
     let items = [item(12, b"hell"), item(40, b"12345678")];
     let list = ItemList::new(&reduced, &items, Matching::ByPosition);
     let mut d = Decoder::with_items(&list, &Limits::DEFAULT).unwrap();
-    let error = Array::<Record<'_>>::decode(&mut d).unwrap_err();
+    let error = DdpArray::<Record<'_>>::decode(&mut d).unwrap_err();
     assert_eq!(
         (error.kind(), error.offset()),
         (ErrorKind::UnexpectedEnd, 8)

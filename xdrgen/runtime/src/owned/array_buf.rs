@@ -7,7 +7,7 @@ use core::slice;
 use super::vec::{convert, decode_elements, encode_elements};
 use crate::sequence::skip_elements;
 use crate::wire::array_max;
-use crate::{Array, Decode, Decoder, Encode, Result, Sink, TooLong, Trace, Wire};
+use crate::{Array, DdpArray, Decode, Decoder, Encode, Result, Sink, TooLong, Trace, Wire};
 
 /// `T name<MAX>`: a variable-length array of at most `MAX` elements, owned (RFC 4506, section
 /// 4.13).
@@ -37,6 +37,16 @@ impl<T, const MAX: u32> ArrayBuf<T, MAX> {
     /// Converts a borrowed array; `own` converts each element.
     pub fn from_array<'a, B: Decode<'a> + Clone>(
         array: Array<'a, B, MAX>,
+        own: impl FnMut(B) -> T,
+    ) -> Self {
+        let mut items = Vec::with_capacity(array.len());
+        items.extend(array.iter().map(own));
+        Self(items)
+    }
+
+    /// Converts a borrowed array whose elements may contain items; `own` converts each element.
+    pub fn from_ddp_array<'a, B: Decode<'a> + Clone>(
+        array: DdpArray<'a, B, MAX>,
         own: impl FnMut(B) -> T,
     ) -> Self {
         let mut items = Vec::with_capacity(array.len());

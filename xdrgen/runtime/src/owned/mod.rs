@@ -15,7 +15,7 @@ pub use text_buf::TextBuf;
 
 use alloc::{boxed::Box, vec::Vec};
 
-use crate::{Decode, Decoder, Encode, ErrorKind, Nested, Result, Sink, Trace, Wire};
+use crate::{DdpNested, Decode, Decoder, Encode, ErrorKind, Nested, Result, Sink, Trace, Wire};
 
 /// Allocates an empty vector with capacity for exactly `count` items.
 fn reserve<T>(d: &Decoder<'_>, count: usize) -> Result<Vec<T>> {
@@ -79,7 +79,23 @@ pub fn nested<'a, T: Decode<'a> + Clone, O>(
     value: Nested<'a, T>,
     to_owned: impl FnOnce(T) -> O,
 ) -> Box<O> {
-    match value.get() {
+    boxed_value(value.get(), to_owned)
+}
+
+/// Converts a nested value with items to the owned shape. For generated code.
+///
+/// # Panics
+/// As [`nested`].
+#[doc(hidden)]
+pub fn ddp_nested<'a, T: Decode<'a> + Clone, O>(
+    value: DdpNested<'a, T>,
+    to_owned: impl FnOnce(T) -> O,
+) -> Box<O> {
+    boxed_value(value.get(), to_owned)
+}
+
+fn boxed_value<T, O>(value: Result<T>, to_owned: impl FnOnce(T) -> O) -> Box<O> {
+    match value {
         Ok(value) => Box::new(to_owned(value)),
         Err(error) => unreachable!("a validated value is not accepted again: {error}"),
     }
