@@ -28,7 +28,7 @@ use calls::{Calls, outstanding};
 use chunks::write;
 use deadlines::Deadlines;
 use grouped::GroupOutcome;
-use queue::CallQueue;
+use queue::{CallQueue, Rank};
 pub(super) use request::RequestKind;
 use request::{CallOutcome, Request};
 
@@ -233,7 +233,13 @@ impl Requester {
                 self.open += 1;
                 self.waiting.push(xid);
             }
-            RequestKind::Properties => self.waiting.push_ranked((false, age), xid),
+            RequestKind::Properties => {
+                let rank = Rank {
+                    is_rpc: false,
+                    sequence: age,
+                };
+                self.waiting.push_ranked(rank, xid);
+            }
         }
         Ok(xid)
     }
