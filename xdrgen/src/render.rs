@@ -1,8 +1,9 @@
 //! Formats emitted tokens as files, each with a header that names its documents.
 //!
 //! The file names (`a.rs` for a module, `a.owned.rs` for its owned shape) and the form of the header
-//! are relied on by build scripts and tests: `docs/guide.md` documents both, and the tests
-//! `xdrgen/tests/stubs.rs`, `xdrgen/cli/tests/cli.rs` and `tests/generated.rs` depend on them.
+//! must not change: `docs/guide.md` documents both, `xdrgen/tests/stubs.rs` and
+//! `xdrgen/cli/tests/conventions.rs` require the names, and the snapshots of `tests/generated.rs`
+//! require the header.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};

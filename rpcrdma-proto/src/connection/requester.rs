@@ -480,7 +480,7 @@ impl Requester {
 }
 
 /// Returns a function that tells whether a call is in this state. The entry of any other call in
-/// the queue for this state is stale.
+/// the queue for this state is dead.
 fn in_state(slots: &Calls<Request>, life: RequestState) -> impl Fn(u32) -> bool + use<'_> {
     move |xid| slots.get(xid).is_some_and(|request| request.state == life)
 }
