@@ -80,7 +80,7 @@ fn take(framer: &mut Framer, stream: &mut Vec<u8>, most: usize) {
     let mut bytes = Vec::<u8>::new();
     for piece in framer.pieces() {
         match piece {
-            FramerPiece::Header(header) => bytes.extend(header),
+            FramerPiece::Owned(owned) => bytes.extend(owned),
             FramerPiece::Payload { offset, len, .. } => {
                 bytes.extend(&CONTENT[offset as usize..][..len]);
             }

@@ -1,4 +1,8 @@
 //! Frames outgoing messages as FPDUs, in pieces for `writev`.
+//!
+//! `docs/iwarp.md` promises, and the provider relies on it: consecutive copied messages are one
+//! piece, so that a batch of them takes one system call. An `emss` of 0 is legal: `mpa.rs` frames a
+//! Terminate before the EMSS is known.
 
 #[cfg(test)]
 mod tests;
@@ -11,12 +15,15 @@ use crate::{Terminate, crc, padding};
 /// The distance between the starts of two markers, in bytes (RFC 5044, section 4.3).
 const MARKER_DISTANCE: u64 = 512;
 
-/// Returns the maximum ULPDU in bytes whose FPDU fits into `emss` bytes (RFC 5044, section 4.5),
-/// between 128 and 64768.
+/// The bytes of an FPDU besides its ULPDU, padding and markers: the length field and the CRC.
+const FPDU_OVERHEAD: usize = 6;
+
+/// Returns the maximum ULPDU in bytes for an EMSS of `emss` bytes (RFC 5044, section 4.5), at least
+/// 128 and at most 64768. The FPDU of a ULPDU of 128 bytes exceeds a small `emss`.
 pub fn mulpdu(emss: usize, markers: bool) -> usize {
     // rfc: 5041-3-b, 5044-3-b, 5044-3-d, 5044-4.5-a, 5044-4.5-b, 5044-4.5-f, 5044-4.5-g
-    let of_markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
-    emss.saturating_sub(6 + of_markers + emss % 4)
+    let marker_bytes = if markers { 4 * emss.div_ceil(512) } else { 0 };
+    emss.saturating_sub(FPDU_OVERHEAD + marker_bytes + emss % 4)
         .clamp(128, 64768)
 }
 
@@ -49,17 +56,17 @@ pub enum OutgoingKind {
 /// A message with payload, and the progress of its framing.
 #[derive(Clone, Debug)]
 pub struct OutgoingMessage {
-    request: u64,
+    message_id: u64,
     kind: OutgoingKind,
     len: u32,
     framed: u32,
 }
 
 impl OutgoingMessage {
-    /// Creates a message of `len` bytes. `request` identifies its pieces.
-    pub const fn new(request: u64, kind: OutgoingKind, len: u32) -> Self {
+    /// Creates a message of `len` bytes. `message_id` identifies its pieces.
+    pub const fn new(message_id: u64, kind: OutgoingKind, len: u32) -> Self {
         Self {
-            request,
+            message_id,
             kind,
             len,
             framed: 0,
@@ -121,12 +128,12 @@ impl std::error::Error for PayloadTooShort {}
 /// The next bytes of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FramerPiece<'a> {
-    /// Headers, padding, CRCs and markers.
-    Header(&'a [u8]),
-    /// Bytes of a message.
+    /// Bytes that the framer owns: headers, padding, CRCs, markers, and copied payload.
+    Owned(&'a [u8]),
+    /// Bytes of a message, which the caller owns.
     Payload {
         /// The identifier of the message.
-        request: u64,
+        message_id: u64,
         /// The offset in the message, in bytes.
         offset: u32,
         /// The length in bytes.
@@ -136,9 +143,9 @@ pub enum FramerPiece<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Queued {
-    Header(usize),
+    Owned(usize),
     Payload {
-        request: u64,
+        message_id: u64,
         offset: u32,
         len: usize,
     },
@@ -152,38 +159,40 @@ enum Queued {
 pub struct Framer {
     with_crc: bool,
     markers: bool,
-    held: bool,
+    waits_for_peer: bool,
     mulpdu: usize,
-    /// Bytes since the first FPDU.
+    /// The number of bytes framed so far.
     position: u64,
-    /// The position at which the current FPDU began.
+    /// The position of the length field of the current FPDU, from which markers count.
     start: u64,
-    sum: u32,
+    /// The CRC of the current FPDU so far.
+    crc: u32,
+    /// The next MSN by DDP queue: Send, Read Request, Terminate.
     msn: [u32; 3],
-    /// The bytes of all queued headers. The first `headers_sent` of them are sent.
-    headers: Vec<u8>,
-    headers_sent: usize,
+    /// The bytes of all queued `Owned` pieces. The first `owned_sent` of them are sent.
+    owned: Vec<u8>,
+    owned_sent: usize,
     queue: VecDeque<Queued>,
-    /// Bytes sent since the first FPDU.
+    /// The number of framed bytes that are sent.
     sent: u64,
 }
 
 impl Framer {
     /// Creates a framer for FPDUs of at most `emss` bytes. Without `with_crc` the CRC fields are 0;
-    /// `markers` is true if the peer requires them. A responder is `held`: it has no pieces before
-    /// `release` (RFC 5044, section 7.1.2).
-    pub fn new(emss: usize, with_crc: bool, markers: bool, held: bool) -> Self {
+    /// `markers` is true if the peer requires them. A responder `waits_for_peer`: it has no
+    /// pieces before `release` (RFC 5044, section 7.1.2).
+    pub fn new(emss: usize, with_crc: bool, markers: bool, waits_for_peer: bool) -> Self {
         Self {
             with_crc,
             markers,
-            held,
+            waits_for_peer,
             mulpdu: mulpdu(emss, markers),
             position: 0,
             start: 0,
-            sum: 0,
+            crc: 0,
             msn: [1; 3],
-            headers: Vec::new(),
-            headers_sent: 0,
+            owned: Vec::new(),
+            owned_sent: 0,
             queue: VecDeque::new(),
             sent: 0,
         }
@@ -196,7 +205,7 @@ impl Framer {
 
     /// Allows a responder to send: the peer's first FPDU has arrived.
     pub fn release(&mut self) {
-        self.held = false;
+        self.waits_for_peer = false;
     }
 
     /// Returns the position of the next FPDU in the stream, in bytes. Everything queued so far is
@@ -236,24 +245,24 @@ impl Framer {
 
     /// Adds a complete FPDU without markers, and computes its CRC in one pass.
     fn put_whole(&mut self, header: &[u8], payload: &[&[u8]], payload_len: usize) {
-        let from = self.headers.len();
+        let from = self.owned.len();
         let ulpdu = header.len() + payload_len;
         let ulpdu_len = u16::try_from(ulpdu).unwrap_or(u16::MAX);
-        self.headers.extend_from_slice(&ulpdu_len.to_be_bytes());
-        self.headers.extend_from_slice(header);
+        self.owned.extend_from_slice(&ulpdu_len.to_be_bytes());
+        self.owned.extend_from_slice(header);
         for part in payload {
-            self.headers.extend_from_slice(part);
+            self.owned.extend_from_slice(part);
         }
-        self.headers.extend_from_slice(&[0; 3][..padding(ulpdu)]);
-        let sum = if self.with_crc {
-            crc(0, &self.headers[from..])
+        self.owned.extend_from_slice(&[0; 3][..padding(ulpdu)]);
+        let crc = if self.with_crc {
+            crc(0, &self.owned[from..])
         } else {
             0
         };
-        self.headers.extend_from_slice(&sum.to_le_bytes());
-        let len = self.headers.len() - from;
+        self.owned.extend_from_slice(&crc.to_le_bytes());
+        let len = self.owned.len() - from;
         self.position += len as u64;
-        self.queue_header(len);
+        self.queue_owned(len);
     }
 
     /// Queues the next FPDU of `message`. `payload` is the whole payload of the message. Returns
@@ -295,8 +304,8 @@ impl Framer {
         Ok(last)
     }
 
-    /// Queues an FPDU without a ULPDU: the Send by which an initiator announces that it is ready to
-    /// receive (RFC 6581, section 9.2).
+    /// Queues an FPDU with a ULPDU length of 0. RFC 6581, section 9.2, counts it as the Send by which
+    /// an initiator announces that it is ready to receive.
     pub fn push_empty(&mut self) {
         if self.markers {
             self.begin_fpdu();
@@ -322,25 +331,29 @@ impl Framer {
 
     /// Returns the pieces in the order of their transmission.
     pub fn pieces(&self) -> impl Iterator<Item = FramerPiece<'_>> {
-        let mut headers = &self.headers[self.headers_sent..];
-        let shown = if self.held { 0 } else { self.queue.len() };
+        let mut owned = &self.owned[self.owned_sent..];
+        let shown = if self.waits_for_peer {
+            0
+        } else {
+            self.queue.len()
+        };
         self.queue
             .iter()
             .take(shown)
             .map(move |queued| match *queued {
                 Queued::Payload {
-                    request,
+                    message_id,
                     offset,
                     len,
                 } => FramerPiece::Payload {
-                    request,
+                    message_id,
                     offset,
                     len,
                 },
-                Queued::Header(len) => {
-                    let (bytes, rest) = headers.split_at(len.min(headers.len()));
-                    headers = rest;
-                    FramerPiece::Header(bytes)
+                Queued::Owned(len) => {
+                    let (bytes, rest) = owned.split_at(len.min(owned.len()));
+                    owned = rest;
+                    FramerPiece::Owned(bytes)
                 }
             })
     }
@@ -348,14 +361,14 @@ impl Framer {
     /// Removes the first `len` bytes of the pieces, after they were sent.
     pub fn sent(&mut self, mut len: usize) {
         while let Some(first) = self.queue.front_mut().filter(|_| len > 0) {
-            let (Queued::Header(left) | Queued::Payload { len: left, .. }) = first;
+            let (Queued::Owned(left) | Queued::Payload { len: left, .. }) = first;
             let n = len.min(*left);
             *left -= n;
             len -= n;
             self.sent += n as u64;
             let empty = *left == 0;
             match first {
-                Queued::Header(_) => self.headers_sent += n,
+                Queued::Owned(_) => self.owned_sent += n,
                 Queued::Payload { offset, .. } => {
                     *offset += u32::try_from(n).unwrap_or(u32::MAX);
                 }
@@ -365,9 +378,9 @@ impl Framer {
             }
         }
         // Moving the remaining bytes costs at most as much as those that were sent.
-        if self.headers_sent * 2 >= self.headers.len() {
-            self.headers.drain(..self.headers_sent);
-            self.headers_sent = 0;
+        if self.owned_sent * 2 >= self.owned.len() {
+            self.owned.drain(..self.owned_sent);
+            self.owned_sent = 0;
         }
     }
 
@@ -404,7 +417,7 @@ impl Framer {
     fn begin_fpdu(&mut self) {
         // rfc: 5044-4.3-e, 5044-4.3-g
         // A marker right before the FPDU belongs to it, with a pointer of 0.
-        self.sum = 0;
+        self.crc = 0;
         self.start = self.position;
         self.put_marker();
         self.start = self.position;
@@ -414,9 +427,9 @@ impl Framer {
         // rfc: 5044-4.1-a, 5044-4.4-i
         self.put(&[0; 3][..padding(ulpdu)], None);
         self.put_marker();
-        let sum = if self.with_crc { self.sum } else { 0 };
+        let crc = if self.with_crc { self.crc } else { 0 };
         // The CRC32c is sent with its lowest byte first, as in iSCSI.
-        self.push_header(&sum.to_le_bytes());
+        self.push_owned(&crc.to_le_bytes());
         self.position += 4;
     }
 
@@ -428,7 +441,7 @@ impl Framer {
             skip -= skipped;
             let part = &slice[skipped..];
             let part = &part[..left.min(part.len())];
-            self.put(part, Some((message.request, offset)));
+            self.put(part, Some((message.message_id, offset)));
             offset += u32::try_from(part.len()).unwrap_or(u32::MAX);
             left -= part.len();
         }
@@ -448,12 +461,12 @@ impl Framer {
             };
             let (part, rest) = bytes.split_at(n);
             if self.with_crc {
-                self.sum = crc(self.sum, part);
+                self.crc = crc(self.crc, part);
             }
             match &mut origin {
-                None => self.push_header(part),
-                Some((request, offset)) => {
-                    self.push_payload(*request, *offset, n);
+                None => self.push_owned(part),
+                Some((message_id, offset)) => {
+                    self.push_payload(*message_id, *offset, n);
                     *offset += u32::try_from(n).unwrap_or(u32::MAX);
                 }
             }
@@ -470,34 +483,34 @@ impl Framer {
         let pointer = u16::try_from(self.position - self.start).unwrap_or(u16::MAX);
         let [high, low] = pointer.to_be_bytes();
         let marker = [0, 0, high, low];
-        self.sum = crc(self.sum, &marker);
-        self.push_header(&marker);
+        self.crc = crc(self.crc, &marker);
+        self.push_owned(&marker);
         self.position += 4;
     }
 
-    fn push_header(&mut self, bytes: &[u8]) {
-        self.headers.extend_from_slice(bytes);
-        self.queue_header(bytes.len());
+    fn push_owned(&mut self, bytes: &[u8]) {
+        self.owned.extend_from_slice(bytes);
+        self.queue_owned(bytes.len());
     }
 
-    fn queue_header(&mut self, bytes: usize) {
+    fn queue_owned(&mut self, bytes: usize) {
         match self.queue.back_mut() {
-            Some(Queued::Header(len)) => *len += bytes,
-            _ => self.queue.push_back(Queued::Header(bytes)),
+            Some(Queued::Owned(len)) => *len += bytes,
+            _ => self.queue.push_back(Queued::Owned(bytes)),
         }
     }
 
-    fn push_payload(&mut self, request: u64, offset: u32, len: usize) {
+    fn push_payload(&mut self, message_id: u64, offset: u32, len: usize) {
         match self.queue.back_mut() {
             Some(Queued::Payload {
-                request: r,
+                message_id: id,
                 offset: o,
                 len: l,
-            }) if *r == request && *o as usize + *l == offset as usize => {
+            }) if *id == message_id && *o as usize + *l == offset as usize => {
                 *l += len;
             }
             _ => self.queue.push_back(Queued::Payload {
-                request,
+                message_id,
                 offset,
                 len,
             }),

@@ -331,7 +331,7 @@ impl MpaInitiator {
         let mut framer = Framer::new(0, established.crc, established.markers, false);
         framer.push_terminate(&Terminate::new(code));
         let headers = framer.pieces().map(|piece| match piece {
-            FramerPiece::Header(bytes) => bytes,
+            FramerPiece::Owned(bytes) => bytes,
             FramerPiece::Payload { .. } => &[],
         });
         headers.collect::<Vec<_>>().concat()

@@ -59,11 +59,16 @@ impl IwarpStream {
         Self::new(established, ours, emss, true)
     }
 
-    fn new(established: &MpaEstablished, ours: ReadDepths, emss: usize, held: bool) -> Self {
+    fn new(
+        established: &MpaEstablished,
+        ours: ReadDepths,
+        emss: usize,
+        waits_for_peer: bool,
+    ) -> Self {
         // rfc: 5040-6.1-b, 5040-6.1-c
         let depths = established.depths.unwrap_or(ours);
         Self {
-            framer: Framer::new(emss, established.crc, established.markers, held),
+            framer: Framer::new(emss, established.crc, established.markers, waits_for_peer),
             receiver: FpduReceiver::new(established.crc, depths.ird.into()),
             ord: depths.ord.into(),
             reads: 0,

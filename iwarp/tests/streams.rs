@@ -221,12 +221,12 @@ impl End {
         let mut bytes = Vec::new();
         for piece in self.stream.pieces() {
             match piece {
-                FramerPiece::Header(header) => bytes.extend_from_slice(header),
+                FramerPiece::Owned(owned) => bytes.extend_from_slice(owned),
                 FramerPiece::Payload {
-                    request,
+                    message_id,
                     offset,
                     len,
-                } => bytes.extend_from_slice(&self.payloads[&request][offset as usize..][..len]),
+                } => bytes.extend_from_slice(&self.payloads[&message_id][offset as usize..][..len]),
             }
             if bytes.len() >= most {
                 break;

@@ -9,8 +9,8 @@
 //! other extensions are ignored, as the draft requires of unknown ones; an extension can read them
 //! from the same sets.
 
+mod answer;
 mod capability;
-mod request;
 mod response;
 mod support;
 
@@ -23,10 +23,10 @@ use crate::v2::properties::{
 use crate::xdr::{self, Decode};
 use support::{KnownProperty, bit};
 
+pub use answer::{Decision, PropertyResponse};
 #[cfg(feature = "alloc")]
 pub(crate) use capability::CAPABILITIES;
 pub use capability::RtrCapability;
-pub use request::{Decision, PropertyResponse};
 pub use response::{Disposition, characteristic_dispositions, dispositions};
 pub use support::PropertySupport;
 
@@ -190,9 +190,9 @@ impl PeerProperties {
 
     /// Creates a peer that has announced nothing, with this support.
     #[must_use]
-    pub fn with_support(knowledge: PropertySupport) -> Self {
+    pub fn with_support(support: PropertySupport) -> Self {
         Self {
-            support: knowledge,
+            support,
             ..Self::default()
         }
     }
@@ -294,8 +294,8 @@ impl PeerProperties {
         &self,
         set: &Propvalset<'a>,
     ) -> impl Iterator<Item = xdr::Result<Option<KnownProperty>>> + use<'a> {
-        let knowledge = self.support;
-        set.iter().map(move |propval| knowledge.read(&propval))
+        let support = self.support;
+        set.iter().map(move |propval| support.read(&propval))
     }
 
     fn store(&mut self, value: KnownProperty) {

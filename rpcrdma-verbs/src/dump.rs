@@ -1,4 +1,7 @@
 //! Transport headers as text.
+//!
+//! The wording is output of the command `rpcrdma`: lines of text, and the JSON field `malformed` for
+//! a message without a header. Its tests and its users depend on both.
 
 mod groups;
 mod operations;
@@ -63,13 +66,14 @@ impl Dump<'_> {
 }
 
 /// All offered chunks are displayed.
-const ALL: ChunkLimits = ChunkLimits {
+const NO_LIMITS: ChunkLimits = ChunkLimits {
     max_segments: u32::MAX,
     max_bytes: u32::MAX,
 };
 
 impl fmt::Display for Dump<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Version 2 is the highest accepted version: headers of version 1 are displayed, too.
         let header = match Header::parse(self.message, Version::Two) {
             Ok(header) => header,
             Err(refusal) => return refusal.fmt(f),
@@ -80,7 +84,7 @@ impl fmt::Display for Dump<'_> {
             credits,
             body,
         } = header;
-        let name =
+        let by_version =
             |one: &'static str, two: &'static str| if version == Version::One { one } else { two };
         match body {
             HeaderBody::Message {
@@ -88,7 +92,8 @@ impl fmt::Display for Dump<'_> {
                 chunks,
                 payload,
             } => {
-                let (name, direction) = (name("RDMA_MSG", "RDMA2_MSG"), word(direction));
+                let name = by_version("RDMA_MSG", "RDMA2_MSG");
+                let direction = direction_name(direction);
                 write!(
                     f,
                     "{name} {direction} {xid:#010x}, {credits} credits, {} bytes inline",
@@ -97,11 +102,11 @@ impl fmt::Display for Dump<'_> {
                 show(&chunks, f)
             }
             HeaderBody::Long { direction, chunks } => {
-                let direction = direction.map_or("message", word);
+                let direction = direction.map_or("message", direction_name);
                 write!(
                     f,
                     "{} {direction} {xid:#010x}, {credits} credits",
-                    name("RDMA_NOMSG", "RDMA2_NOMSG")
+                    by_version("RDMA_NOMSG", "RDMA2_NOMSG")
                 )?;
                 show(&chunks, f)
             }
@@ -115,7 +120,7 @@ impl fmt::Display for Dump<'_> {
                     f,
                     "{} {} {xid:#010x}, {credits} credits",
                     operation(code, self.draft),
-                    word(direction)
+                    direction_name(direction)
                 )?;
                 operations::show(code, self.draft, info, f)?;
                 groups::show(code, info, f)?;
@@ -126,12 +131,16 @@ impl fmt::Display for Dump<'_> {
                 }
             }
             HeaderBody::Error(error) => {
-                write!(f, "{} {xid:#010x}: ", name("RDMA_ERROR", "RDMA2_ERROR"))?;
+                write!(
+                    f,
+                    "{} {xid:#010x}: ",
+                    by_version("RDMA_ERROR", "RDMA2_ERROR")
+                )?;
                 match error {
                     PeerError::Versions { low, high } => {
                         write!(f, "versions {low} to {high} are spoken")
                     }
-                    PeerError::Header => f.write_str(name("ERR_CHUNK", "bad header")),
+                    PeerError::Header => f.write_str(by_version("ERR_CHUNK", "bad header")),
                     PeerError::Operation => f.write_str("the operation is not known"),
                 }
             }
@@ -139,7 +148,7 @@ impl fmt::Display for Dump<'_> {
     }
 }
 
-fn word(direction: MsgType) -> &'static str {
+fn direction_name(direction: MsgType) -> &'static str {
     if direction == MsgType::Call {
         "call"
     } else {
@@ -158,7 +167,7 @@ fn show(chunks: &Chunks<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Read at {} of ", read.position)?;
         segment(&read.target, f)?;
     }
-    for chunk in chunks.writes(&ALL).flatten() {
+    for chunk in chunks.writes(&NO_LIMITS).flatten() {
         separate(f)?;
         f.write_str("Write chunk of")?;
         for one in chunk.segments() {
@@ -166,7 +175,7 @@ fn show(chunks: &Chunks<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             segment(&one, f)?;
         }
     }
-    if let Ok(Some(chunk)) = chunks.reply(&ALL) {
+    if let Ok(Some(chunk)) = chunks.reply(&NO_LIMITS) {
         separate(f)?;
         f.write_str("Reply chunk of")?;
         for one in chunk.segments() {

@@ -55,15 +55,12 @@ impl ThrowAway {
     /// Adds the files of one compilation. Its module names must differ from those of all others.
     pub(crate) fn add(&mut self, tree: &str, files: Vec<GeneratedFile>) {
         for file in files {
-            let content = file
-                .content
-                .replace("concat!(env!(\"OUT_DIR\"), \"/", "concat!(\"");
             let name = if file.name == xdrgen_build::ROOT_FILE {
                 format!("{tree}.tree.rs")
             } else {
                 file.name
             };
-            self.write(&format!("src/{name}"), &content);
+            self.write(&format!("src/{name}"), &file.content);
         }
         writeln!(self.library, "include!(\"{tree}.tree.rs\");").unwrap();
     }

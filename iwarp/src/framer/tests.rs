@@ -37,7 +37,7 @@ fn message_sequence_numbers_wrap() {
     assert_eq!(framer.push_segment(&mut message, &[]), Ok(true));
     assert!(framer.push_copied(kind, &[]));
     let pieces = framer.pieces().map(|piece| match piece {
-        FramerPiece::Header(bytes) => bytes,
+        FramerPiece::Owned(bytes) => bytes,
         FramerPiece::Payload { .. } => &[],
     });
     let stream = pieces.collect::<Vec<_>>().concat();

@@ -116,7 +116,7 @@ pub(crate) fn drain(framer: &mut Framer, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for piece in framer.pieces() {
         match piece {
-            FramerPiece::Header(header) => bytes.extend(header),
+            FramerPiece::Owned(owned) => bytes.extend(owned),
             FramerPiece::Payload { offset, len, .. } => {
                 bytes.extend(&payload[offset as usize..][..len]);
             }

@@ -46,7 +46,7 @@ impl TransferLimits {
         depth: 4,
     };
 
-    /// Reduces the limits to those of a server.
+    /// Reduces the limits to those of a server. Every limit of the result is at least 1.
     fn cut(self, info: &Fsinfo3resok) -> Result<Self, ClientError> {
         if info.rtmax == 0 || info.wtmax == 0 {
             return Err(fault::<Fsinfo>(ProtocolFault::NoLimit));

@@ -1,4 +1,7 @@
-//! WRITE and COMMIT: one call, or any number of bytes until they are on stable storage.
+//! WRITE and COMMIT: by single calls, or any number of bytes until stable.
+//!
+//! Requires limits of at least 1, which `TransferLimits::cut` ensures: with a `depth` of 0 nothing
+//! would be written, and with a `write` of 0 no call would make progress.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,8 +18,9 @@ use crate::nfs3::nfs_program::nfs_v3::{Commit, Write};
 use crate::nfs3::owned::Write3res;
 use crate::nfs3::{Commit3args, StableHow, Write3args};
 
-/// The maximum times that bytes are written until COMMIT confirms them. A server that restarts
-/// loses them once.
+/// The maximum times that bytes are written until COMMIT confirms them. Each restart of the server
+/// loses them once. More restarts than this in one operation are a fault of the server, for which
+/// the operation must not run forever.
 const MAX_ROUNDS: usize = 8;
 
 /// The bytes to write to a file.
@@ -38,7 +42,8 @@ enum WriteState {
 }
 
 impl WriteState {
-    fn and(self, written: &Written) -> Self {
+    /// Returns the state after another WRITE.
+    fn after(self, written: &Written) -> Self {
         match self {
             _ if written.committed != StableHow::Unstable => self,
             Self::Stable => Self::Uncommitted(written.verifier),
@@ -59,7 +64,7 @@ impl Bytes<'_> {
 }
 
 /// Checks the results of a WRITE of `len` bytes.
-fn written(results: Write3res, len: usize, stable: StableHow) -> Result<Written, ClientError> {
+fn check_write(results: Write3res, len: usize, stable: StableHow) -> Result<Written, ClientError> {
     let ok = success::<Write>(results)?;
     if ok.count as usize > len {
         return Err(fault::<Write>(ProtocolFault::Count));
@@ -97,7 +102,7 @@ impl<T: AsyncTransport> Client<T> {
         };
         let len = bytes.data.len().min(self.limits.write as usize);
         let results = self.begin_write(&bytes, &(0..len)).await?;
-        written(results, len, stable)
+        check_write(results, len, stable)
     }
 
     /// Begins to write a part that fits one call.
@@ -150,6 +155,8 @@ impl<T: AsyncTransport> Client<T> {
             if state == WriteState::Stable {
                 return Ok(());
             }
+            // After `PerhapsLost`, COMMIT confirms nothing, but it reports an error of the storage
+            // before all bytes are written again.
             let verifier = self.commit(file, offset, count).await?;
             if state == WriteState::Uncommitted(verifier) {
                 return Ok(());
@@ -161,18 +168,19 @@ impl<T: AsyncTransport> Client<T> {
     /// Writes all bytes once, with several WRITEs in flight.
     async fn write_once(&self, bytes: &Bytes<'_>) -> Result<WriteState, ClientError> {
         let (mut calls, mut state, mut next) = (VecDeque::new(), WriteState::Stable, 0);
-        let most = self.limits.write as usize;
+        let max_len = self.limits.write as usize;
         loop {
             while next < bytes.data.len() && calls.len() < self.limits.depth {
-                let range = next..bytes.data.len().min(next.saturating_add(most));
+                let range = next..bytes.data.len().min(next.saturating_add(max_len));
                 next = range.end;
                 calls.push_back((self.begin_write(bytes, &range), range));
             }
             let Some((call, range)) = calls.pop_front() else {
+                debug_assert_eq!(next, bytes.data.len(), "limits are at least 1");
                 return Ok(state);
             };
-            let written = written(call.await?, range.len(), bytes.stable)?;
-            state = state.and(&written);
+            let written = check_write(call.await?, range.len(), bytes.stable)?;
+            state = state.after(&written);
             let rest = range.start + written.count as usize..range.end;
             if !rest.is_empty() {
                 calls.push_front((self.begin_write(bytes, &rest), rest));

@@ -411,7 +411,7 @@ impl PropertyExchange {
             most,
             posted,
         };
-        let answer = PropertyResponse::to_request(request, params.peer.support(), |wanted| {
+        let answer = PropertyResponse::answering(request, params.peer.support(), |wanted| {
             // The structure fixes the length of the buffers.
             let decision = match wanted {
                 BasicProperty::ReceiveBufferSize(_) if has_structure => return Decision::Reject,

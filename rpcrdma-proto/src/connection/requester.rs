@@ -28,7 +28,7 @@ use calls::{Calls, outstanding};
 use chunks::write;
 use deadlines::Deadlines;
 use grouped::GroupOutcome;
-use queue::CallQueue;
+use queue::{CallQueue, Rank};
 pub(super) use request::RequestKind;
 use request::{CallOutcome, Request};
 
@@ -233,7 +233,13 @@ impl Requester {
                 self.open += 1;
                 self.waiting.push(xid);
             }
-            RequestKind::Properties => self.waiting.push_ranked((false, age), xid),
+            RequestKind::Properties => {
+                let rank = Rank {
+                    is_rpc: false,
+                    sequence: age,
+                };
+                self.waiting.push_ranked(rank, xid);
+            }
         }
         Ok(xid)
     }
@@ -474,7 +480,7 @@ impl Requester {
 }
 
 /// Returns a function that tells whether a call is in this state. The entry of any other call in
-/// the queue for this state is stale.
+/// the queue for this state is dead.
 fn in_state(slots: &Calls<Request>, life: RequestState) -> impl Fn(u32) -> bool + use<'_> {
     move |xid| slots.get(xid).is_some_and(|request| request.state == life)
 }

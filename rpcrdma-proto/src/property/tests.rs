@@ -272,7 +272,7 @@ fn answered(
 ) -> Vec<&'static str> {
     let request = Reqprop { want: want.into() };
     let answer =
-        PropertyResponse::to_request(&request, PropertySupport::PROPERTIES, decide).unwrap();
+        PropertyResponse::answering(&request, PropertySupport::PROPERTIES, decide).unwrap();
     answer.with_properties(|response| {
         let found = dispositions(&request, &response).map(|found| match found {
             Disposition::Done(_) => "done",
@@ -348,7 +348,7 @@ fn no_change_is_answered_twice_or_unrequested() {
         ..LARGE
     };
     assert!(
-        PropertyResponse::to_request(
+        PropertyResponse::answering(
             &Reqprop {
                 want: (&[GENERAL, wrong]).into()
             },

@@ -10,7 +10,7 @@ use rpcrdma_proto::v2::rtr::{
 };
 use rpcrdma_proto::xdr::Decode;
 
-use super::{separate, word};
+use super::{direction_name, separate};
 
 /// Returns the name of an operation, or `None` if it is of another draft.
 pub(super) const fn name(code: u32) -> Option<&'static str> {
@@ -114,12 +114,17 @@ fn report(report: &GroupErrorReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
         f,
         "transmission {} of the {} {:#010x}: {why}",
         bad.number,
-        word(bad.direction),
+        direction_name(bad.direction),
         bad.xid
     )?;
     match lead {
         Some(lead) if !matches!(why, GroupError::Continuation) => {
-            write!(f, ", after the {} {:#010x}", word(lead.direction), lead.xid)
+            write!(
+                f,
+                ", after the {} {:#010x}",
+                direction_name(lead.direction),
+                lead.xid
+            )
         }
         _ => Ok(()),
     }

@@ -64,7 +64,7 @@ pub use info::{DeviceInfo, DeviceLimits, GidInfo, GidKind, PortInfo, ProbedDevic
 pub use manager::IbvConnectionManager;
 use queue_pair::QpInner;
 use srq::SrqInner;
-use sys::{Context, Devices, Domain, QueuePairSizes};
+use sys::{Context, Devices, ProtectionDomain, QueuePairSizes};
 
 use super::{
     Access, Capabilities, Cause, Completion, Device, ProtectionDomainId, Receive, Result, Sge,
@@ -180,7 +180,7 @@ impl IbvDevice {
             verb: "ibv_open_device",
             cause: Cause::PortDown(name.clone()),
         })?;
-        let domain = Domain::new(context)?;
+        let domain = ProtectionDomain::new(context)?;
         let slices = attributes.max_sge.clamp(1, SLICES);
         let read_slices = if attributes.max_sge_rd > 0 {
             attributes.max_sge_rd.min(slices)

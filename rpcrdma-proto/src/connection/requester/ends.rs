@@ -1,6 +1,7 @@
 //! Ends of calls: outcomes, timeouts, lost connections, and the release of memory.
 
 use super::calls::outstanding;
+use super::queue::Rank;
 use super::request::{CallOutcome, Request, Transmission};
 use super::{RequestKind, Requester, in_state};
 use crate::connection::output::{Action, CallFailure, CloseReason, Event};
@@ -137,8 +138,8 @@ impl Requester {
         }
         request.outcome = outcome;
         match before {
-            RequestState::Waiting => self.waiting.end(in_state(&self.calls, before)),
-            RequestState::Ready => self.ready.end(in_state(&self.calls, before)),
+            RequestState::Waiting => self.waiting.note_ended(in_state(&self.calls, before)),
+            RequestState::Ready => self.ready.note_ended(in_state(&self.calls, before)),
             _ => {}
         }
         self.settle(xid, out);
@@ -166,7 +167,10 @@ impl Requester {
                 request.advance(RequestEvent::Retry);
                 request.chunks.withdraw();
                 request.invalidated = None;
-                let rank = (request.kind == RequestKind::Rpc, request.age);
+                let rank = Rank {
+                    is_rpc: request.kind == RequestKind::Rpc,
+                    sequence: request.age,
+                };
                 self.waiting.push_ranked(rank, xid);
                 self.has_requeued = true;
                 return;

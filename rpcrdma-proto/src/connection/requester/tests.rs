@@ -564,7 +564,11 @@ fn ended_calls_do_not_hide_queued_ones() {
     let mut queue = CallQueue::default();
     for xid in 0..200u32 {
         if xid < 100 {
-            queue.push_ranked((true, xid.into()), xid);
+            let rank = Rank {
+                is_rpc: true,
+                sequence: xid.into(),
+            };
+            queue.push_ranked(rank, xid);
         } else {
             queue.push(xid);
         }
@@ -574,7 +578,7 @@ fn ended_calls_do_not_hide_queued_ones() {
     // The youngest first, so that none of them is at the front.
     for xid in (0..200).rev().filter(|xid| !stays(*xid)) {
         ended.push(xid);
-        queue.end(|one| !ended.contains(&one));
+        queue.note_ended(|one| !ended.contains(&one));
     }
     for xid in (0..200).filter(|xid| stays(*xid)) {
         assert_eq!(queue.front(), Some(xid));

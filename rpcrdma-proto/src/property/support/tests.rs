@@ -28,11 +28,8 @@ const UNKNOWN: Propval<'_> = Propval {
     data: &[],
 };
 
-fn connected(
-    knowledge: PropertySupport,
-    start: &[Propval<'_>],
-) -> (PeerProperties, xdr::Result<()>) {
-    let mut peer = PeerProperties::with_support(knowledge);
+fn connected(support: PropertySupport, start: &[Propval<'_>]) -> (PeerProperties, xdr::Result<()>) {
+    let mut peer = PeerProperties::with_support(support);
     let verdict = peer.connected(&Connprop {
         start: start.into(),
         nochg: (&[]).into(),
@@ -50,7 +47,7 @@ fn characteristics_decode_as_properties() {
         *PeerProperties::with_support(PropertySupport::CHARACTERISTICS).values(),
         PropertyValues::DEFAULT
     );
-    for knowledge in [
+    for support in [
         PropertySupport::CHARACTERISTICS,
         PropertySupport::PROPERTIES,
     ] {
@@ -58,7 +55,7 @@ fn characteristics_decode_as_properties() {
             [UNKNOWN, SIZE, INVALIDATE, SUPPORT],
             [SUPPORT, INVALIDATE, SIZE, UNKNOWN],
         ] {
-            let (mut peer, verdict) = connected(knowledge, &start);
+            let (mut peer, verdict) = connected(support, &start);
             assert_eq!((verdict, peer.values().receive_buffer_size), (Ok(()), 8192));
             assert!(
                 peer.values().remote_invalidation && peer.values().backward_support.value() == 2
@@ -106,7 +103,7 @@ fn start_and_request_have_the_same_bytes() {
 // spec: xc2-2.1-c, xc2-2.1-e, xc2-2.1-f
 #[test]
 fn empty_value_is_an_error() {
-    for (knowledge, known) in [
+    for (support, known) in [
         (PropertySupport::CHARACTERISTICS, 3),
         (
             PropertySupport {
@@ -122,7 +119,7 @@ fn empty_value_is_an_error() {
                 data: &[],
             };
             let is_error = position < known;
-            let (mut peer, verdict) = connected(knowledge, &[SIZE, empty]);
+            let (mut peer, verdict) = connected(support, &[SIZE, empty]);
             assert_eq!(verdict.is_err(), is_error, "{code} at the beginning");
             let before = peer.clone();
             assert_eq!(
@@ -139,16 +136,16 @@ fn empty_value_is_an_error() {
                 want: (&want).into(),
             };
             assert_eq!(
-                PropertyResponse::to_request(&request, knowledge, |_| Decision::Accept).is_err(),
+                PropertyResponse::answering(&request, support, |_| Decision::Accept).is_err(),
                 is_error,
                 "{code} in a request"
             );
             let of_properties = PropertySupport {
                 empty_is_default: true,
-                ..knowledge
+                ..support
             };
             assert!(
-                PropertyResponse::to_request(&request, of_properties, |_| Decision::Accept).is_ok()
+                PropertyResponse::answering(&request, of_properties, |_| Decision::Accept).is_ok()
             );
         }
     }
@@ -184,7 +181,7 @@ fn changes_are_made_rejected_or_pending() {
         want: (&want).into(),
     };
     let answer =
-        PropertyResponse::to_request(&request, PropertySupport::CHARACTERISTICS, |wanted| {
+        PropertyResponse::answering(&request, PropertySupport::CHARACTERISTICS, |wanted| {
             match wanted {
                 BasicProperty::ReceiveBufferSize(_) => Decision::Defer,
                 BasicProperty::RemoteInvalidation(_) => Decision::Accept,

@@ -340,7 +340,7 @@ fn framed(framer: &mut Framer, message: &[u8]) -> Result<Vec<u8>, rpcrdma_iwarp:
     let mut bytes = Vec::new();
     for piece in framer.pieces() {
         match piece {
-            FramerPiece::Header(header) => bytes.extend_from_slice(header),
+            FramerPiece::Owned(owned) => bytes.extend_from_slice(owned),
             FramerPiece::Payload { offset, len, .. } => {
                 let begin = offset as usize;
                 bytes.extend_from_slice(message.get(begin..begin + len).unwrap_or_default());

@@ -38,7 +38,7 @@ use super::ids::Kind;
 use super::number_map::NumberMap;
 use super::outstanding::{CompletionTarget, Outstanding};
 use super::status::status;
-use super::sys::{AsyncEvent, Context, Domain, QueuePair, RawCompletion};
+use super::sys::{AsyncEvent, Context, ProtectionDomain, QueuePair, RawCompletion};
 use super::tables::{LazyTables, Tables};
 use crate::provider::common::traffic_class::TrafficClass;
 use crate::provider::{Capabilities, Completion, ProtectionDomainId, Result, Status};
@@ -47,7 +47,7 @@ use crate::provider::{Capabilities, Completion, ProtectionDomainId, Result, Stat
 pub(super) struct DeviceState {
     // Fields are dropped in declaration order: earlier ones use later ones.
     pub(super) tables: Tables,
-    pub(super) domain: Arc<Domain>,
+    pub(super) domain: Arc<ProtectionDomain>,
     pub(super) domain_id: ProtectionDomainId,
     pub(super) context: Arc<Context>,
     pub(super) capabilities: Capabilities,
@@ -86,7 +86,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl DeviceState {
     pub(super) fn new(
-        (context, domain): (Arc<Context>, Arc<Domain>),
+        (context, domain): (Arc<Context>, Arc<ProtectionDomain>),
         capabilities: Capabilities,
         quirks: Quirks,
     ) -> Arc<Self> {
@@ -255,9 +255,9 @@ impl DeviceState {
         };
         tracing::debug!(?event, "of the device");
         match event {
-            AsyncEvent::Queue(number) => self.queue_overrun(number),
-            AsyncEvent::Failed(number) => self.mark_failed(self.pair(number)),
-            AsyncEvent::Connected(number) => {
+            AsyncEvent::QueueFailed(number) => self.queue_overrun(number),
+            AsyncEvent::PairFailed(number) => self.mark_failed(self.pair(number)),
+            AsyncEvent::MessageBeforeEstablished(number) => {
                 if let Some(pair) = self.pair(number) {
                     pair.message_before_established();
                 }

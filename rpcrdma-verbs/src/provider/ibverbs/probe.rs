@@ -15,7 +15,7 @@ use ibverbs_sys::{ibv_ah_attr, ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_qp_sta
 
 use super::status::status;
 use super::sys::{
-    CompletionQueue, Context, Domain, Flags, QueuePair, QueuePairSizes, Receives, Region,
+    CompletionQueue, Context, Flags, ProtectionDomain, QueuePair, QueuePairSizes, Receives, Region,
     RequestKind, Requests, Window,
 };
 use crate::provider::{Access, Receive, RemoteMemory, Sge, Status};
@@ -60,7 +60,11 @@ struct Path {
 }
 
 /// Returns the inline limit of a queue pair with these sizes: the requested one, or less.
-pub(super) fn inline(context: &Arc<Context>, domain: &Arc<Domain>, sizes: &QueuePairSizes) -> u32 {
+pub(super) fn inline(
+    context: &Arc<Context>,
+    domain: &Arc<ProtectionDomain>,
+    sizes: &QueuePairSizes,
+) -> u32 {
     let Ok(queue) = CompletionQueue::new(context, 4, UNNUMBERED).map(Arc::new) else {
         return 0;
     };
@@ -188,7 +192,7 @@ impl Drop for Memory {
 
 impl Probe {
     fn new(context: &Arc<Context>, began: Instant) -> Option<Self> {
-        let domain = Domain::new(context).ok()?;
+        let domain = ProtectionDomain::new(context).ok()?;
         let queue = Arc::new(CompletionQueue::new(context, 32, UNNUMBERED).ok()?);
         let memory = Memory::new(context);
         // SAFETY: the memory is dropped after the regions, both here and in `Self`: locals are

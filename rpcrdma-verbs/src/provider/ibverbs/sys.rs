@@ -21,7 +21,7 @@ use std::io;
 use std::ptr::NonNull;
 
 pub(super) use connections::{Channel, CmEvent, Id, Key, Kind, Parameters};
-pub(super) use device::{AsyncEvent, Context, Devices, Domain};
+pub(super) use device::{AsyncEvent, Context, Devices, ProtectionDomain};
 pub(super) use objects::{
     CompletionQueue, QueuePair, QueuePairSizes, RawCompletion, Region, SharedReceives, Window,
 };
@@ -61,7 +61,7 @@ unsafe impl<T: AnyThread> Send for Raw<T> {}
 unsafe impl<T: AnyThread> Sync for Raw<T> {}
 
 /// Returns the error that the last foreign call left in `errno`.
-fn last(verb: &'static str) -> VerbError {
+fn last_error(verb: &'static str) -> VerbError {
     explained(verb, io::Error::last_os_error())
 }
 
@@ -70,12 +70,16 @@ fn returned(verb: &'static str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
         // Some functions return it negated, and some set `errno` instead.
-        -1 => Err(last(verb)),
+        -1 => Err(last_error(verb)),
         code => Err(explained(verb, io::Error::from_raw_os_error(code.abs()))),
     }
 }
 
 /// Converts the result of a function of librdmacm.
 fn left(verb: &'static str, code: c_int) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(last(verb)) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(last_error(verb))
+    }
 }

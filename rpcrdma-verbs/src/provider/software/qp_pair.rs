@@ -110,7 +110,7 @@ impl DelayedRequest {
         slices: &[Sge],
         (arrives, polls, waits): (Option<Time>, u32, bool),
     ) -> Self {
-        #[allow(unsafe_code, reason = "the promise of `post`")]
+        #[allow(unsafe_code, reason = "covered by the contract of `post`")]
         let mut taken = request.inline.then(|| {
             // SAFETY: the request is being posted: the caller of `post` promises that its entries
             // are memory that can be read until `post` returns.
@@ -559,11 +559,11 @@ impl QpPair {
         let Some(domains) = self.domains(side) else {
             return Ok(());
         };
-        let mut reading = ReadLocks::new(domains);
+        let mut read_locks = ReadLocks::new(domains);
         let arrives = self.fabric.arrival();
         for request in requests {
             let mine = entries(request.slices, slices, verb)?;
-            self.execute_or_delay(&mut ends, side, &mut reading, (request, mine), arrives);
+            self.execute_or_delay(&mut ends, side, &mut read_locks, (request, mine), arrives);
         }
         Ok(())
     }
@@ -573,7 +573,7 @@ impl QpPair {
         &self,
         ends: &mut [Option<QpState>; 2],
         side: usize,
-        reading: &mut ReadLocks<'_>,
+        read_locks: &mut ReadLocks<'_>,
         (request, slices): (&WorkRequest, &[Sge]),
         arrives: Option<Time>,
     ) {
@@ -582,7 +582,7 @@ impl QpPair {
         let arrives = arrives.filter(|_| !is_local(&request.operation));
         let is_later = polls > 0 || arrives.is_some() || !end.delayed.is_empty();
         let is_now = !is_later || end.state != QpPhase::Ready;
-        if is_now && self.execute(ends, side, reading, (request, slices), None) {
+        if is_now && self.execute(ends, side, read_locks, (request, slices), None) {
             return;
         }
         if let Some(end) = &mut ends[side] {
@@ -618,7 +618,7 @@ impl QpPair {
         let Some(domains) = self.domains(side) else {
             return;
         };
-        let mut reading = ReadLocks::new(domains);
+        let mut read_locks = ReadLocks::new(domains);
         while let Some(end) = &mut ends[side] {
             let Some(first) = end.delayed.front_mut().filter(|first| first.arrives <= now) else {
                 break;
@@ -631,7 +631,7 @@ impl QpPair {
                 break;
             };
             // A request that waited for a receive is executed now, not at its arrival time.
-            let taken = if delayed.waits_for_receive {
+            let arrived_at = if delayed.waits_for_receive {
                 delayed.arrives.and(now)
             } else {
                 delayed.arrives
@@ -639,9 +639,9 @@ impl QpPair {
             if !self.execute(
                 ends,
                 side,
-                &mut reading,
+                &mut read_locks,
                 (&delayed.request, &delayed.slices),
-                taken,
+                arrived_at,
             ) {
                 delayed.waits_for_receive = true;
                 if let Some(end) = &mut ends[side] {

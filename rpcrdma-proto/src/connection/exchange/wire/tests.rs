@@ -91,7 +91,7 @@ fn answers_use_the_encoding_of_their_draft() {
         }
     };
     let answer =
-        PropertyResponse::to_request(&request, PropertySupport::PROPERTIES, decide).unwrap();
+        PropertyResponse::answering(&request, PropertySupport::PROPERTIES, decide).unwrap();
     let mut buffer = [0; 256];
     for (draft, expected) in [
         (

@@ -11,7 +11,7 @@ use ibverbs_sys::{ibv_qp_attr, ibv_qp_state};
 
 use super::rdma_cma as cm;
 use super::rdma_cma::{EventChannel, SocketAddress, event};
-use super::{AnyThread, Raw, last, left};
+use super::{AnyThread, Raw, last_error, left};
 use crate::provider::{Cause, Result, VerbError};
 
 const INET: u16 = 2;
@@ -141,7 +141,7 @@ impl Channel {
         // SAFETY: it takes nothing; this value owns the result until `drop`.
         let raw = NonNull::new(unsafe { cm::rdma_create_event_channel() });
         let channel = Self {
-            raw: Raw(raw.ok_or_else(|| last("rdma_create_event_channel"))?),
+            raw: Raw(raw.ok_or_else(|| last_error("rdma_create_event_channel"))?),
         };
         rustix::io::ioctl_fionbio(channel.descriptor(), true)
             .map_err(|error| super::explained("rdma_create_event_channel", error.into()))?;
@@ -267,7 +267,7 @@ impl Id {
             )
         };
         left("rdma_create_id", code)?;
-        let raw = NonNull::new(raw).ok_or_else(|| last("rdma_create_id"))?;
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("rdma_create_id"))?;
         Ok(Self {
             raw: Raw(raw),
             channel: Mutex::new(channel.clone()),

@@ -1,4 +1,6 @@
 //! Devices, with their protection domains and asynchronous events.
+//!
+//! `device_state` has the order of locks, in which `Context::pending_events` is the last.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -14,7 +16,7 @@ use ibverbs_sys::{
     ibv_async_event, ibv_context, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_pd, ibv_port_attr,
 };
 
-use super::{AnyThread, Raw, last, returned};
+use super::{AnyThread, Raw, last_error, returned};
 use crate::provider::Result;
 
 /// The list of devices.
@@ -35,7 +37,7 @@ impl Devices {
         let mut count = 0;
         // SAFETY: the function writes only the number, and this value owns its list until `drop`.
         let list = NonNull::new(unsafe { ibv::ibv_get_device_list(&raw mut count) });
-        let error = last("ibv_get_device_list");
+        let error = last_error("ibv_get_device_list");
         // A kernel without the module ib_uverbs has no devices.
         if list.is_none() && !is_missing(&error) {
             return Err(error);
@@ -59,7 +61,8 @@ impl Devices {
     }
 }
 
-/// Returns true if the system has no RDMA support at all.
+/// Returns true if the system has no RDMA support at all. The list of devices is empty then, and no
+/// error: `IbvDevice::open` needs it for `Cause::NoDevice`.
 fn is_missing(error: &crate::provider::VerbError) -> bool {
     use std::error::Error as _;
     let system = error
@@ -110,11 +113,11 @@ impl DeviceEntry<'_> {
     pub(in super::super) fn open(&self) -> Result<Arc<Context>> {
         // SAFETY: the device is of a list that lives; what is opened lives on without it.
         let raw = NonNull::new(unsafe { ibv::ibv_open_device(self.raw) })
-            .ok_or_else(|| last("ibv_open_device"))?;
+            .ok_or_else(|| last_error("ibv_open_device"))?;
         let context = Context {
             raw: Raw(raw),
             fatal: AtomicBool::new(false),
-            keeps: AtomicBool::new(false),
+            leaked: AtomicBool::new(false),
             pending_events: Mutex::default(),
             has_pending: AtomicBool::new(false),
         };
@@ -131,7 +134,7 @@ pub(in super::super) struct Context {
     /// True if the device has reported a fatal failure.
     fatal: AtomicBool,
     /// True if the device has refused to end an object, so that it may still access its memory.
-    keeps: AtomicBool,
+    leaked: AtomicBool,
     /// Events that were read but not polled yet. The lock is held while events are read, so that
     /// its holder knows the content of every event that was read.
     pending_events: Mutex<VecDeque<AsyncEvent>>,
@@ -145,32 +148,32 @@ pub(in super::super) struct Context {
 // descriptor.
 unsafe impl AnyThread for ibv_context {}
 
-// SAFETY: as for the context: `Domain` owns it, and the objects in it have an `Arc` of it. None of
-// its fields is accessed.
+// SAFETY: as for the context: `ProtectionDomain` owns it, and the objects in it have an `Arc` of
+// it. None of its fields is accessed.
 unsafe impl AnyThread for ibv_pd {}
 
 /// Returns true if the failure to end an object proves that the device can access nothing any more:
 /// the device does not exist, or has reported a fatal failure. EIO alone proves nothing: the kernel
 /// returns it if the device is gone, but also if a command of a working device has failed.
-fn is_gone(code: c_int, fatal: bool) -> bool {
+fn proves_gone(code: c_int, fatal: bool) -> bool {
     fatal || code.abs() == rustix::io::Errno::NODEV.raw_os_error()
 }
 
 /// An asynchronous event of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum AsyncEvent {
-    /// A completion queue has failed. This and the following events contain the number with which
-    /// the object was created. The device does not reuse it.
-    Queue(u32),
+    /// A completion queue has failed. The events of queues and queue pairs contain the number that
+    /// `DeviceState` assigned to the object, not that of the device.
+    QueueFailed(u32),
     /// A queue pair has failed.
-    Failed(u32),
+    PairFailed(u32),
     /// A message has arrived on a queue pair before its connection was established.
-    Connected(u32),
+    MessageBeforeEstablished(u32),
     /// All receives that a queue pair has taken from a shared queue are done.
     Drained(u32),
     /// The device has failed.
     Fatal,
-    /// Another event, with its number.
+    /// Another event, with its type.
     Other(u32),
 }
 
@@ -278,23 +281,24 @@ impl Context {
         }
         self.has_pending
             .store(!events.is_empty(), Ordering::Release);
-        is_gone(code, self.fatal.load(Ordering::Acquire))
+        proves_gone(code, self.fatal.load(Ordering::Acquire))
     }
 
     /// Records that an object could not be ended, so that its memory must be leaked.
-    pub(super) fn note_leak(&self, verb: &'static str, code: c_int) {
+    pub(super) fn note_leaked(&self, verb: &'static str, code: c_int) {
         let error = io::Error::from_raw_os_error(code.abs());
         tracing::error!(verb, %error, "a device may still access memory, which is leaked");
-        self.keeps.store(true, Ordering::Release);
+        self.leaked.store(true, Ordering::Release);
     }
 
     /// Returns true if the device may still access memory of an ended object.
     pub(in super::super) fn has_leaked(&self) -> bool {
-        self.keeps.load(Ordering::Acquire)
+        self.leaked.load(Ordering::Acquire)
     }
 
-    /// Reads and acknowledges an event. In between it takes no lock of this crate: a thread that
-    /// destroys the object of the event waits for the acknowledgement.
+    /// Reads and acknowledges an event. In between it takes no further lock; the caller holds only
+    /// `pending_events` (lock 6 in `device_state`). A thread that destroys the object of the event
+    /// waits for the acknowledgement.
     fn read_event(&self) -> Option<AsyncEvent> {
         let mut event = ibv_async_event::default();
         // SAFETY: the context is open, and the function fills the structure. The descriptor does
@@ -309,12 +313,12 @@ impl Context {
         let converted = match event.event_type {
             // SAFETY: as for queue pairs.
             ibv::IBV_EVENT_CQ_ERR => {
-                AsyncEvent::Queue(number_of(unsafe { (*event.element.cq).cq_context }))
+                AsyncEvent::QueueFailed(number_of(unsafe { (*event.element.cq).cq_context }))
             }
             ibv::IBV_EVENT_QP_FATAL | ibv::IBV_EVENT_QP_REQ_ERR | ibv::IBV_EVENT_QP_ACCESS_ERR => {
-                AsyncEvent::Failed(pair())
+                AsyncEvent::PairFailed(pair())
             }
-            ibv::IBV_EVENT_COMM_EST => AsyncEvent::Connected(pair()),
+            ibv::IBV_EVENT_COMM_EST => AsyncEvent::MessageBeforeEstablished(pair()),
             ibv::IBV_EVENT_QP_LAST_WQE_REACHED => AsyncEvent::Drained(pair()),
             ibv::IBV_EVENT_DEVICE_FATAL => {
                 self.fatal.store(true, Ordering::Release);
@@ -337,16 +341,16 @@ impl Drop for Context {
 
 /// A protection domain.
 #[derive(Debug)]
-pub(in super::super) struct Domain {
+pub(in super::super) struct ProtectionDomain {
     raw: Raw<ibv_pd>,
     context: Arc<Context>,
 }
 
-impl Domain {
+impl ProtectionDomain {
     pub(in super::super) fn new(context: &Arc<Context>) -> Result<Arc<Self>> {
         // SAFETY: the context is open, and is kept open.
         let raw = NonNull::new(unsafe { ibv::ibv_alloc_pd(context.raw()) })
-            .ok_or_else(|| last("ibv_alloc_pd"))?;
+            .ok_or_else(|| last_error("ibv_alloc_pd"))?;
         Ok(Arc::new(Self {
             raw: Raw(raw),
             context: context.clone(),
@@ -362,7 +366,7 @@ impl Domain {
     }
 }
 
-impl Drop for Domain {
+impl Drop for ProtectionDomain {
     fn drop(&mut self) {
         // SAFETY: what was made in it keeps it alive, so nothing is left.
         unsafe { ibv::ibv_dealloc_pd(self.raw()) };
@@ -388,13 +392,16 @@ mod tests {
         ];
         for code in codes.map(Errno::raw_os_error) {
             // A firmware command that fails also returns EIO.
-            assert!(!is_gone(code, false) && !is_gone(-code, false), "{code}");
             assert!(
-                is_gone(code, true) && is_gone(-code, true),
+                !proves_gone(code, false) && !proves_gone(-code, false),
+                "{code}"
+            );
+            assert!(
+                proves_gone(code, true) && proves_gone(-code, true),
                 "{code}, after the device's own event"
             );
         }
         let gone = Errno::NODEV.raw_os_error();
-        assert!(is_gone(gone, false) && is_gone(-gone, false));
+        assert!(proves_gone(gone, false) && proves_gone(-gone, false));
     }
 }

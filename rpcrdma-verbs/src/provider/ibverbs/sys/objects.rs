@@ -13,8 +13,8 @@ use ibverbs_sys::{
     ibv_srq, ibv_wc,
 };
 
-use super::device::{Context, Domain, context_of};
-use super::{AnyThread, Raw, last, returned};
+use super::device::{Context, ProtectionDomain, context_of};
+use super::{AnyThread, Raw, last_error, returned};
 use crate::provider::{Access, Cause, Result, Sge, VerbError};
 
 /// The error cause if a provider of libibverbs does not implement a function.
@@ -52,7 +52,7 @@ pub(in super::super) struct Region {
     range: (u64, u64),
     /// True after the registration has ended. Locked while it ends.
     ended: Mutex<bool>,
-    domain: Arc<Domain>,
+    domain: Arc<ProtectionDomain>,
 }
 
 // SAFETY: `Region` owns it, and ends it once under the lock of `ended`. The only other call with it
@@ -75,7 +75,7 @@ impl Region {
     /// The memory stays valid until [`Self::end`] has succeeded, or until the region is dropped and
     /// the context [has leaked nothing](Context::has_leaked).
     pub(in super::super) unsafe fn register(
-        domain: &Arc<Domain>,
+        domain: &Arc<ProtectionDomain>,
         memory: NonNull<u8>,
         length: usize,
         access: Access,
@@ -93,7 +93,7 @@ impl Region {
             )
         };
         let raw = NonNull::new(raw).ok_or_else(|| {
-            let error = last("ibv_reg_mr");
+            let error = last_error("ibv_reg_mr");
             // A failed allocation may not have set `errno`.
             tracing::warn!(%error, length, "memory can't be registered");
             error
@@ -156,7 +156,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if let Err(code) = self.end() {
-            self.domain.context().note_leak("ibv_dereg_mr", code);
+            self.domain.context().note_leaked("ibv_dereg_mr", code);
         }
     }
 }
@@ -168,7 +168,7 @@ pub(in super::super) struct Window {
     /// The key with which it was created.
     key: u32,
     ended: Answer,
-    domain: Arc<Domain>,
+    domain: Arc<ProtectionDomain>,
 }
 
 // SAFETY: `Window` owns it, and ends it once under the lock of `ended`. The other uses are a bind
@@ -177,7 +177,7 @@ pub(in super::super) struct Window {
 unsafe impl AnyThread for ibv_mw {}
 
 impl Window {
-    pub(in super::super) fn new(domain: &Arc<Domain>) -> Result<Self> {
+    pub(in super::super) fn new(domain: &Arc<ProtectionDomain>) -> Result<Self> {
         // SAFETY: the domain is kept, and so is its context.
         let raw = unsafe {
             let Some(alloc) = (*domain.context().raw()).ops.alloc_mw else {
@@ -188,7 +188,7 @@ impl Window {
             };
             alloc(domain.raw(), ibv::IBV_MW_TYPE_2)
         };
-        let raw = NonNull::new(raw).ok_or_else(|| last("ibv_alloc_mw"))?;
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_alloc_mw"))?;
         Ok(Self {
             // SAFETY: the structure exists, as the window was made just now.
             key: unsafe { (*raw.as_ptr()).rkey },
@@ -296,13 +296,13 @@ impl CompletionQueue {
     pub(in super::super) fn new(context: &Arc<Context>, entries: u32, number: u32) -> Result<Self> {
         // SAFETY: the context is open, and is kept open.
         let channel = unsafe { ibv::ibv_create_comp_channel(context.raw()) };
-        let channel = NonNull::new(channel).ok_or_else(|| last("ibv_create_comp_channel"))?;
+        let channel = NonNull::new(channel).ok_or_else(|| last_error("ibv_create_comp_channel"))?;
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX);
         let own = context_of(number);
         // SAFETY: context and channel exist as long as the queue.
         let raw = unsafe { ibv::ibv_create_cq(context.raw(), entries, own, channel.as_ptr(), 0) };
         let Some(raw) = NonNull::new(raw) else {
-            let error = last("ibv_create_cq");
+            let error = last_error("ibv_create_cq");
             // SAFETY: no queue was made with it.
             unsafe { ibv::ibv_destroy_comp_channel(channel.as_ptr()) };
             return Err(error);
@@ -332,7 +332,7 @@ impl CompletionQueue {
             };
             poll(self.raw.as_ptr(), most, places.as_mut_ptr())
         };
-        usize::try_from(count).map_err(|_| last("ibv_poll_cq"))
+        usize::try_from(count).map_err(|_| last_error("ibv_poll_cq"))
     }
 
     /// Converts a completion.
@@ -414,7 +414,7 @@ pub(in super::super) struct SharedReceives {
     raw: Raw<ibv_srq>,
     /// Also locked while receives are posted, or while a queue pair is created that uses it.
     ended: Answer,
-    domain: Arc<Domain>,
+    domain: Arc<ProtectionDomain>,
 }
 
 // SAFETY: libibverbs(3), as for the context. `SharedReceives` owns it, and its queue pairs have an
@@ -435,7 +435,11 @@ impl UsableSrq<'_> {
 }
 
 impl SharedReceives {
-    pub(in super::super) fn new(domain: &Arc<Domain>, entries: u32, slices: u32) -> Result<Self> {
+    pub(in super::super) fn new(
+        domain: &Arc<ProtectionDomain>,
+        entries: u32,
+        slices: u32,
+    ) -> Result<Self> {
         let mut wanted = ibv::ibv_srq_init_attr {
             srq_context: null_mut(),
             attr: ibv::ibv_srq_attr {
@@ -446,7 +450,7 @@ impl SharedReceives {
         };
         // SAFETY: the domain is kept, and the function reads and writes the structure alone.
         let raw = unsafe { ibv::ibv_create_srq(domain.raw(), &raw mut wanted) };
-        let raw = NonNull::new(raw).ok_or_else(|| last("ibv_create_srq"))?;
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_create_srq"))?;
         Ok(Self {
             raw: Raw(raw),
             ended: Mutex::new(None),
@@ -454,7 +458,7 @@ impl SharedReceives {
         })
     }
 
-    pub(super) fn domain(&self) -> &Arc<Domain> {
+    pub(super) fn domain(&self) -> &Arc<ProtectionDomain> {
         &self.domain
     }
 
@@ -485,7 +489,7 @@ impl SharedReceives {
         let code = unsafe { ibv::ibv_destroy_srq(self.raw.as_ptr()) };
         let ended = code == 0 || self.domain.context().is_gone(code);
         if !ended {
-            self.domain.context().note_leak("ibv_destroy_srq", code);
+            self.domain.context().note_leaked("ibv_destroy_srq", code);
         }
         *answer = Some(ended);
         ended
@@ -513,7 +517,7 @@ pub(in super::super) struct QueuePair {
     raw: Raw<ibv_qp>,
     /// The answer of the device to the request to end it; `None` before it was made.
     ended: Option<bool>,
-    domain: Arc<Domain>,
+    domain: Arc<ProtectionDomain>,
     _queue: Arc<CompletionQueue>,
     _shared: Option<Arc<SharedReceives>>,
 }
@@ -526,7 +530,7 @@ unsafe impl AnyThread for ibv_qp {}
 impl QueuePair {
     /// Creates a queue pair. Asynchronous events return `number`.
     pub(in super::super) fn new(
-        domain: &Arc<Domain>,
+        domain: &Arc<ProtectionDomain>,
         queue: &Arc<CompletionQueue>,
         shared: Option<&Arc<SharedReceives>>,
         sizes: &QueuePairSizes,
@@ -557,7 +561,7 @@ impl QueuePair {
         // SAFETY: domain, queue and shared queue are kept, the shared queue does not end during the
         // call, and the function reads and writes only the structure.
         let raw = unsafe { ibv::ibv_create_qp(domain.raw(), &raw mut wanted) };
-        let raw = NonNull::new(raw).ok_or_else(|| last("ibv_create_qp"))?;
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_create_qp"))?;
         let (queue, shared) = (queue.clone(), shared.cloned());
         Ok(Self {
             raw: Raw(raw),
@@ -572,7 +576,7 @@ impl QueuePair {
         self.raw.as_ptr()
     }
 
-    pub(super) fn domain(&self) -> &Arc<Domain> {
+    pub(super) fn domain(&self) -> &Arc<ProtectionDomain> {
         &self.domain
     }
 
@@ -618,7 +622,7 @@ impl QueuePair {
         let code = unsafe { ibv::ibv_destroy_qp(self.raw()) };
         let ended = code == 0 || self.domain.context().is_gone(code) || self.is_reset(code);
         if !ended {
-            self.domain.context().note_leak("ibv_destroy_qp", code);
+            self.domain.context().note_leaked("ibv_destroy_qp", code);
         }
         self.ended = Some(ended);
         ended

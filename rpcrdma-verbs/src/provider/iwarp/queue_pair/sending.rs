@@ -266,14 +266,14 @@ impl Qp {
         // Exposed memory is looked up first, since the pieces refer to it.
         for piece in stream.pieces().take(PIECES) {
             let FramerPiece::Payload {
-                request,
+                message_id,
                 offset,
                 len,
             } = piece
             else {
                 continue;
             };
-            let Source::Response(number) = Source::of(request) else {
+            let Source::Response(number) = Source::of(message_id) else {
                 continue;
             };
             let read = stream.response_at(state.sends.responses.index(number));
@@ -288,17 +288,17 @@ impl Qp {
         let mut total = 0;
         for piece in pieces {
             match piece {
-                FramerPiece::Header(bytes) => {
+                FramerPiece::Owned(bytes) => {
                     if parts.try_push(IoSlice::new(bytes)).is_err() {
                         break;
                     }
                 }
                 FramerPiece::Payload {
-                    request,
+                    message_id,
                     offset,
                     len,
                 } => {
-                    let payload = match Source::of(request) {
+                    let payload = match Source::of(message_id) {
                         Source::Response(_) => of_responses
                             .next()
                             .map(|exposed| (Payload::Posted(std::slice::from_ref(exposed)), 0)),
@@ -435,7 +435,7 @@ impl QpState {
         let bytes: Vec<u8> = stream
             .pieces()
             .flat_map(|piece| match piece {
-                FramerPiece::Header(bytes) => bytes.to_vec(),
+                FramerPiece::Owned(bytes) => bytes.to_vec(),
                 FramerPiece::Payload { .. } => Vec::new(),
             })
             .collect();

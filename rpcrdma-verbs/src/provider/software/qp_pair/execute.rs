@@ -6,17 +6,23 @@ use crate::provider::software::latency::Time;
 use crate::provider::{Operation, RemoteMemory, Sge, Status, WorkRequest};
 
 impl QpPair {
-    /// Executes a request that arrives at the peer at `taken`, if there is a delay. Returns false
-    /// if it must wait for a receive.
+    /// Executes a request that arrives at the peer at `arrived_at`, if there is a delay.
+    ///
+    /// Returns false if it must wait for a receive of the peer, whose next receive resumes it: a
+    /// shared queue calls the waiter that `take_receive` has registered, and `post_receives` of the
+    /// peer advances the requests of this side.
+    ///
+    /// `read_locks` is held over a batch of requests. It must be released before a table is locked
+    /// for writing.
     pub(super) fn execute(
         &self,
         ends: &mut [Option<QpState>; 2],
         side: usize,
-        reading: &mut ReadLocks<'_>,
+        read_locks: &mut ReadLocks<'_>,
         (request, slices): (&WorkRequest, &[Sge]),
-        taken: Option<Time>,
+        arrived_at: Option<Time>,
     ) -> bool {
-        let acknowledged = self.fabric.acknowledgement(taken);
+        let acknowledged = self.fabric.acknowledgement(arrived_at);
         let (first, second) = ends.split_at_mut(1);
         let (ours, theirs) = if side == 0 {
             (&mut first[0], &mut second[0])
@@ -30,7 +36,7 @@ impl QpPair {
         }
         let done = match theirs {
             None => Err(ExecutionError::of(Status::Retry)),
-            Some(theirs) => self.try_execute(ours, theirs, reading, request, slices),
+            Some(theirs) => self.try_execute(ours, theirs, read_locks, request, slices),
         };
         match done {
             Ok(()) => ours.complete(request, Status::Success, acknowledged),
@@ -58,32 +64,32 @@ impl QpPair {
         &self,
         ours: &mut QpState,
         theirs: &mut QpState,
-        reading: &mut ReadLocks<'_>,
+        read_locks: &mut ReadLocks<'_>,
         request: &WorkRequest,
         slices: &[Sge],
     ) -> std::result::Result<(), ExecutionError> {
         if self.fabric.disconnects() {
             return Err(ExecutionError::of(Status::Retry));
         }
-        let moves = matches!(
+        let transfers_data = matches!(
             request.operation,
             Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. }
         );
-        if moves && domain::total_length(slices) > ours.capabilities.max_message.into() {
+        if transfers_data && domain::total_length(slices) > ours.capabilities.max_message.into() {
             return Err(ExecutionError::of(Status::LocalLength));
         }
         if !matches!(
             request.operation,
             Operation::Send { .. } | Operation::Read { .. }
         ) {
-            reading.release();
+            read_locks.release();
         }
         match request.operation {
             Operation::Send { invalidate } => {
-                self.send(theirs, reading, (slices, request.inline), invalidate)
+                self.send(theirs, read_locks, (slices, request.inline), invalidate)
             }
             Operation::Write { to } => self.write(ours, theirs, slices, to),
-            Operation::Read { from } => self.read(ours, theirs, reading, slices, from),
+            Operation::Read { from } => self.read(ours, theirs, read_locks, slices, from),
             Operation::Bind {
                 window,
                 key,
@@ -111,7 +117,7 @@ impl QpPair {
     fn send(
         &self,
         theirs: &mut QpState,
-        reading: &mut ReadLocks<'_>,
+        read_locks: &mut ReadLocks<'_>,
         (slices, inline): (&[Sge], bool),
         invalidate: Option<u32>,
     ) -> std::result::Result<(), ExecutionError> {
@@ -122,35 +128,39 @@ impl QpPair {
             return Err(ExecutionError::of(Status::ReceiverNotReady));
         };
         let length = domain::total_length(slices);
-        let fails = |status, at_theirs| ExecutionError {
+        let fail_receive = |status, receive_status| ExecutionError {
             status,
-            receive: Some((posted.id, at_theirs)),
+            receive: Some((posted.id, receive_status)),
         };
         let target = posted.slices.all();
         if length > domain::total_length(target) {
-            return Err(fails(Status::RemoteInvalidRequest, Status::LocalLength));
+            return Err(fail_receive(
+                Status::RemoteInvalidRequest,
+                Status::LocalLength,
+            ));
         }
-        let tables = reading.tables();
+        let tables = read_locks.tables();
         if !inline {
             tables
                 .ours()
                 .check_local(slices, BufferUse::Send)
-                .map_err(|status| fails(status, Status::Flushed))?;
+                .map_err(|status| fail_receive(status, Status::Flushed))?;
         }
-        let found = tables.theirs().check_local(target, BufferUse::Receive);
-        found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
-        // SAFETY: the entries were just checked under the locks that are held, or are inline bytes:
-        // memory that the poster guarantees until `post` returns, or that this provider owns. The
-        // target belongs to a posted receive, which the poster guarantees not to use, and has room
-        // for the length.
-        #[allow(unsafe_code, reason = "the promise of `post`")]
+        let checked = tables.theirs().check_local(target, BufferUse::Receive);
+        checked.map_err(|status| fail_receive(Status::RemoteInvalidRequest, status))?;
+        // SAFETY: the source, if it is not inline, was just checked under the locks that are held.
+        // Inline bytes are memory that the poster guarantees until `post` returns, or a copy that
+        // this provider owns. The target was just checked under the locks that are held, too: it
+        // belongs to a posted receive, which the poster guarantees not to use, and has room for the
+        // length.
+        #[allow(unsafe_code, reason = "covered by the contract of `post`")]
         unsafe {
             domain::copy(slices, target);
         }
         if let Some(key) = invalidate {
-            reading.release();
+            read_locks.release();
             if !theirs.domain.write().invalidate(key, Some(theirs.number)) {
-                return Err(fails(
+                return Err(fail_receive(
                     Status::RemoteInvalidRequest,
                     Status::RemoteInvalidRequest,
                 ));
@@ -170,16 +180,16 @@ impl QpPair {
         to: RemoteMemory,
     ) -> std::result::Result<(), ExecutionError> {
         let length = self.remote_length(slices)?;
-        // The peer's table is locked for writing, so that two peers do not write the same memory at
-        // the same time.
+        // Both tables are locked for writing: the peer's, so that two peers do not write the same
+        // memory at the same time, and ours, because `TableLocks` locks both alike.
         let tables = TableLocks::lock(&ours.domain, &theirs.domain, Domain::write);
         tables.ours().check_local(slices, BufferUse::Send)?;
         tables
             .theirs()
             .check_remote(to, length, true, theirs.number)
             .map_err(Status::from)?;
-        // SAFETY: both were just checked under the locks that are held, the peer's for writing.
-        #[allow(unsafe_code, reason = "the promise of `post`")]
+        // SAFETY: both were just checked under the locks that are held, which are for writing.
+        #[allow(unsafe_code, reason = "covered by the contract of `post`")]
         unsafe {
             domain::copy(
                 slices,
@@ -197,7 +207,7 @@ impl QpPair {
         &self,
         ours: &QpState,
         theirs: &QpState,
-        reading: &mut ReadLocks<'_>,
+        read_locks: &mut ReadLocks<'_>,
         slices: &[Sge],
         from: RemoteMemory,
     ) -> std::result::Result<(), ExecutionError> {
@@ -207,7 +217,7 @@ impl QpPair {
         } else {
             BufferUse::Receive
         };
-        let tables = reading.tables();
+        let tables = read_locks.tables();
         tables.ours().check_local(slices, sink)?;
         tables
             .theirs()
@@ -215,7 +225,7 @@ impl QpPair {
             .map_err(Status::from)?;
         // SAFETY: both were just checked under the locks that are held. Nothing writes the peer's
         // memory without the lock for writing, and the local memory was posted.
-        #[allow(unsafe_code, reason = "the promise of `post`")]
+        #[allow(unsafe_code, reason = "covered by the contract of `post`")]
         unsafe {
             domain::copy(
                 &[Sge {
@@ -229,7 +239,7 @@ impl QpPair {
         Ok(())
     }
 
-    /// Returns the length of an RDMA Read or Write, unless a fault refuses it.
+    /// Returns the length of an RDMA Read or Write, unless an injected fault refuses it.
     fn remote_length(&self, slices: &[Sge]) -> std::result::Result<u32, ExecutionError> {
         if self.fabric.refuses_key() {
             return Err(ExecutionError::of(Status::RemoteAccess));

@@ -1,4 +1,7 @@
 //! The answer to a peer's request to change our properties.
+//!
+//! `decide` is called in the order of the request: `connection/exchange.rs` relies on it, because
+//! each decision takes the accepted changes before it into account.
 
 use super::BasicProperty;
 use super::support::{KnownProperty, PropertySupport, bit};
@@ -22,8 +25,12 @@ pub enum Decision {
 }
 
 /// The number of words of a subset: enough for 256 properties. Further properties of a longer
-/// request are rejected, because no subset names them.
+/// request are rejected, because no subset names them; a test requires this number.
 const WORDS: usize = 8;
+
+/// The number of basic properties: the maximum number of substitutes in an answer, since `decide` is
+/// called once for each.
+const BASIC_PROPERTIES: usize = 3;
 
 /// The answer to a REQPROP or a REQXCH. It owns its content and allocates nothing.
 ///
@@ -33,7 +40,7 @@ const WORDS: usize = 8;
 ///
 /// let want = [Propval { which: 77, data: b"???" }, Propval { which: PROP_RBSIZ, data: &[0, 1, 0, 0] }];
 /// let request = Reqprop { want: (&want).into() };
-/// let answer = PropertyResponse::to_request(&request, PropertySupport::PROPERTIES, |wanted| match wanted {
+/// let answer = PropertyResponse::answering(&request, PropertySupport::PROPERTIES, |wanted| match wanted {
 ///     BasicProperty::ReceiveBufferSize(8193..) => Decision::Substitute(BasicProperty::ReceiveBufferSize(8192)),
 ///     _ => Decision::Accept,
 /// })?;
@@ -49,14 +56,14 @@ pub struct PropertyResponse {
     rejected: [u32; WORDS],
     pending: [u32; WORDS],
     /// The changes for which another value is set.
-    instead: [u32; WORDS],
+    substituted: [u32; WORDS],
     /// The values that are set instead, encoded.
-    others: [Option<(BasicProperty, [u8; 4])>; 3],
+    substitutes: [Option<(BasicProperty, [u8; 4])>; BASIC_PROPERTIES],
 }
 
 impl PropertyResponse {
-    /// Answers a request. `decide` is called once for each basic property. Unknown properties, and
-    /// a property that is requested again, are rejected (xcharext-03, section 4.3).
+    /// Answers a request. `decide` is called once for each basic property, in order. Unknown
+    /// properties, and a property that is requested again, are rejected (xcharext-03, section 4.3).
     ///
     /// # Errors
     /// A value is malformed. `decide` may have been called for earlier values, whose changes must
@@ -65,22 +72,22 @@ impl PropertyResponse {
     // spec: xc3-4.3-k, xc3-4.3-m
     // spec: xc2-3-f, xc2-3-g, xc2-3-h, xc2-4.2-b, xc2-4.2-c, xc2-4.3-f, xc2-4.3-g, xc2-4.3-h
     // spec: xc2-4.3-i, xc2-4.3-l
-    pub fn to_request(
+    pub fn answering(
         request: &Reqprop<'_>,
-        knowledge: PropertySupport,
+        support: PropertySupport,
         mut decide: impl FnMut(BasicProperty) -> Decision,
     ) -> xdr::Result<Self> {
-        let [done, rejected, pending, instead] = [[0; WORDS]; 4];
+        let [done, rejected, pending, substituted] = [[0; WORDS]; 4];
         let mut answer = Self {
             done,
             rejected,
             pending,
-            instead,
-            others: [None; 3],
+            substituted,
+            substitutes: [None; BASIC_PROPERTIES],
         };
         let mut asked = 0u8;
         for (position, wanted) in request.want.iter().enumerate() {
-            let decision = match knowledge.read(&wanted)? {
+            let decision = match support.read(&wanted)? {
                 // A change without a bit in the answer must not be made.
                 Some(KnownProperty::Basic(value))
                     if asked & bit(value.code()) == 0 && position < 32 * WORDS =>
@@ -88,7 +95,7 @@ impl PropertyResponse {
                     asked |= bit(value.code());
                     decide(value)
                 }
-                // Our capabilities never change.
+                // A repeated or unknown property; or a capability, of which ours never change.
                 Some(KnownProperty::Basic(_) | KnownProperty::Ability(_)) | None => {
                     Decision::Reject
                 }
@@ -97,8 +104,8 @@ impl PropertyResponse {
                 Decision::Accept => set(&mut answer.done, position),
                 // A value of another property answers no request.
                 Decision::Substitute(value) if value.code() == wanted.which => {
-                    set(&mut answer.instead, position);
-                    answer.instead(value);
+                    set(&mut answer.substituted, position);
+                    answer.add_substitute(value);
                 }
                 Decision::Defer => set(&mut answer.pending, position),
                 Decision::Reject | Decision::Substitute(_) => set(&mut answer.rejected, position),
@@ -107,8 +114,8 @@ impl PropertyResponse {
         Ok(answer)
     }
 
-    fn instead(&mut self, value: BasicProperty) {
-        if let Some(place) = self.others.iter_mut().find(|place| place.is_none()) {
+    fn add_substitute(&mut self, value: BasicProperty) {
+        if let Some(place) = self.substitutes.iter_mut().find(|place| place.is_none()) {
             *place = Some((value, value.word().to_be_bytes()));
         }
     }
@@ -119,9 +126,9 @@ impl PropertyResponse {
             which: 0,
             data: &[],
         };
-        let mut others = [none; 3];
+        let mut others = [none; BASIC_PROPERTIES];
         let mut count = 0;
-        for ((value, data), place) in self.others.iter().flatten().zip(&mut others) {
+        for ((value, data), place) in self.substitutes.iter().flatten().zip(&mut others) {
             *place = Propval {
                 which: value.code(),
                 data,
@@ -130,7 +137,7 @@ impl PropertyResponse {
         }
         f(Resprop {
             done: trimmed(&self.done).into(),
-            rej: trimmed(&both(&self.rejected, &self.pending)).into(),
+            rej: trimmed(&union(&self.rejected, &self.pending)).into(),
             other: others.get(..count).unwrap_or_default().into(),
         })
     }
@@ -140,7 +147,7 @@ impl PropertyResponse {
     pub fn with_characteristics<R>(&self, f: impl FnOnce(Respxch<'_>) -> R) -> R {
         f(Respxch {
             done: trimmed(&self.done).into(),
-            rej: trimmed(&both(&self.rejected, &self.instead)).into(),
+            rej: trimmed(&union(&self.rejected, &self.substituted)).into(),
             pend: trimmed(&self.pending).into(),
         })
     }
@@ -163,7 +170,7 @@ fn set(subset: &mut [u32; WORDS], position: usize) {
     }
 }
 
-fn both(one: &[u32; WORDS], other: &[u32; WORDS]) -> [u32; WORDS] {
+fn union(one: &[u32; WORDS], other: &[u32; WORDS]) -> [u32; WORDS] {
     core::array::from_fn(|at| {
         one.get(at).copied().unwrap_or_default() | other.get(at).copied().unwrap_or_default()
     })
