@@ -11,7 +11,7 @@ use catalog1::{
     Service, ShortenResults,
 };
 use oncrpc::protocol::AuthStat;
-use oncrpc::xdr::{Array, Encode as _, ListBuf, SharedBytes, Text};
+use oncrpc::xdr::{DdpArray, Encode as _, ListBuf, SharedBytes, Text};
 use oncrpc::{
     AuthSys, Body, CallError, CallErrorKind, CallOptions, Channel, Context, Credentials, Execution,
     HandlerDeadline, OutgoingReply, Peer, ReceivedMessage, ReplyStatus, Router, RpcError, loopback,
@@ -242,7 +242,7 @@ async fn assert_albums(client: &Client<Channel>) {
         });
         let pages: Vec<_> = pages.collect();
         let album = Album {
-            pages: Array::new(&pages).unwrap(),
+            pages: DdpArray::new(&pages).unwrap(),
         };
         let weight = client.weigh(&album).await.unwrap();
         assert_eq!(weight as usize, lengths.iter().sum::<usize>());
