@@ -7,9 +7,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use rpcrdma_fuzz::documents::{config, draft, is_one_of};
-use xdrgen_build::diagnostic::Diagnostics;
-use xdrgen_build::source::SourceMap;
-use xdrgen_build::{Compilation, Style, extract, parse, report};
+use xdrgen_build::{Compilation, Config, Module, Style, report};
+
+/// What an input extends: a definition of each kind that can grow.
+const EXTENDED: &str = "enum op { GET = 1 }; union args switch (op which) { case GET: int get; };\n\
+                        program PROG { version ONE { void NULL(void) = 0; } = 1; } = 7;\n";
 
 /// One of this number of inputs runs through all outputs.
 const RENDERED: u64 = 64;
@@ -37,20 +39,18 @@ fn name(text: &str) -> &'static str {
     }
 }
 
-/// Reads a text as a document without markers, and as one that extends others.
+/// Compiles a text as a document without markers, and as one that extends another.
 fn forms(text: &str) {
-    let mut sources = SourceMap::new();
-    let mut diagnostics = Diagnostics::default();
-    let prose = sources.add_document("a.txt", text);
-    sources.set_prose(prose, Vec::new());
-    let extension = sources.add_document(name(text), text);
-    sources.set_extension(extension);
-    for document in [prose, extension] {
-        let extracted = extract::extract(&mut sources, document, &[], &mut diagnostics);
-        parse::parse(&sources, extracted.xdr, &mut diagnostics);
-    }
-    for found in diagnostics.into_sorted(&sources) {
-        let _ = report::short(&sources, &found);
+    let prose = Module::new("a").prose("a.txt", &[]);
+    let prose = Config::new().module(prose).edited("a.txt", text);
+    let name = name(text);
+    let extension = Module::new("a").text("base.x", EXTENDED).extension(name);
+    let extension = Config::new().module(extension).edited(name, text);
+    for config in [prose, extension] {
+        let compilation = config.check();
+        for found in compilation.diagnostics() {
+            let _ = report::short(compilation.sources(), found);
+        }
     }
 }
 

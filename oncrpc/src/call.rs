@@ -170,7 +170,6 @@ impl<'t, T: Transport, P: Method> Call<'t, T, P> {
     /// Returns the request; or its error, if the arguments can't be encoded.
     fn into_request(mut self) -> Result<Request, CallError> {
         let Some(error) = self.error else {
-            metering::count_bytes(End::Client, || 0, || self.request.body.len());
             if span::may_be_on() {
                 let procedure = &self.request.procedure;
                 self.request.span = span::of_call(procedure, || self.transport.peer());
@@ -188,8 +187,10 @@ impl<T: AsyncTransport, P: Method> Call<'_, T, P> {
         let (transport, peer) = (self.transport, self.transport.peer());
         let (state, span) = match self.into_request() {
             Ok(request) => {
-                let span = request.span.clone();
-                (State::InFlight(transport.call(request)), span)
+                let (span, sent) = (request.span.clone(), request.body.len());
+                let call = transport.call(request);
+                metering::count_arguments(sent);
+                (State::InFlight(call), span)
             }
             Err(error) => (State::Failed(Some(error)), None),
         };
@@ -209,8 +210,10 @@ impl<T: LocalTransport, P: Method> Call<'_, T, P> {
     /// # Errors
     /// The call cannot begin. It is not executed.
     pub fn begin(self, driver: &mut T::Driver) -> Result<PendingCall<P>, CallError> {
-        let transport = self.transport;
+        let (transport, sent) = (self.transport, self.request.body.len());
         let xid = transport.begin(driver, self.into_request()?)?;
+        // Not before: the request would be copied once more.
+        metering::count_arguments(sent);
         Ok(PendingCall::new(xid))
     }
 }
@@ -288,7 +291,8 @@ where
             Err(error) => {
                 span::record_status(&span, error.kind());
                 let outcome = || CallOutcome::from(error.kind());
-                metering::count(End::Client, &ProcedureId::of::<P>(), outcome);
+                let procedure = const { &ProcedureId::of::<P>() };
+                metering::count_ended(End::Client, procedure, outcome, || 0, || 0);
                 Err(error)
             }
         })

@@ -148,6 +148,7 @@ pub(crate) fn encode_call(xid: u32, procedure: &ProcedureId, out: &mut Vec<u8>) 
 ///
 /// # Errors
 /// The header is malformed; `InvalidDiscriminant` if the message is a call.
+#[inline]
 pub(crate) fn decode_reply(d: &mut Decoder<'_>) -> Result<ReplyStatus, Error> {
     match RpcMsg::decode(d)?.body {
         RpcMsgBody::Reply(ReplyBody::Accepted(reply)) => Ok(reply.reply_data.into()),

@@ -107,34 +107,66 @@ impl Timer {
     pub(crate) fn stop(&mut self, end: End, procedure: &ProcedureId) {
         #[cfg(feature = "metrics")]
         if let Some(began) = self.0.take() {
-            procedures::of(end, procedure).record(began.elapsed());
+            procedures::record(end, procedure, began.elapsed());
         }
         #[cfg(not(feature = "metrics"))]
         let _ = (end, procedure);
     }
 }
 
-/// Counts a call that has ended.
+/// Counts a call that a server has executed, with the bytes of the call and of the reply.
 #[inline]
-pub(crate) fn count(end: End, procedure: &ProcedureId, outcome: impl FnOnce() -> CallOutcome) {
-    #[cfg(feature = "metrics")]
-    procedures::of(end, procedure).count(outcome());
-    #[cfg(not(feature = "metrics"))]
-    let _ = (end, procedure, outcome);
-}
-
-/// Counts the bytes of ONC RPC messages: of outgoing calls only the arguments, since the transport
-/// writes the header.
-#[inline]
-pub(crate) fn count_bytes(
-    end: End,
+pub(crate) fn count_served(
+    procedure: &ProcedureId,
     received: impl FnOnce() -> usize,
     sent: impl FnOnce() -> usize,
 ) {
     #[cfg(feature = "metrics")]
-    procedures::count_bytes(end, received(), sent());
+    procedures::count_served(procedure, received(), sent());
     #[cfg(not(feature = "metrics"))]
-    let _ = (end, received, sent);
+    let _ = (procedure, received, sent);
+}
+
+/// Counts a call of a client that has results, with the bytes of the reply.
+#[inline]
+pub(crate) fn count_answered(procedure: &ProcedureId, received: impl FnOnce() -> usize) {
+    #[cfg(feature = "metrics")]
+    procedures::count_answered(procedure, received());
+    #[cfg(not(feature = "metrics"))]
+    let _ = (procedure, received);
+}
+
+/// Counts a call with any outcome, with the bytes that came to this end and left it.
+#[inline]
+pub(crate) fn count_ended(
+    end: End,
+    procedure: &ProcedureId,
+    outcome: impl FnOnce() -> CallOutcome,
+    received: impl FnOnce() -> usize,
+    sent: impl FnOnce() -> usize,
+) {
+    #[cfg(feature = "metrics")]
+    procedures::count_ended(end, procedure, outcome(), received(), sent());
+    #[cfg(not(feature = "metrics"))]
+    let _ = (end, procedure, outcome, received, sent);
+}
+
+/// Counts the bytes of the arguments of a call that a client has begun.
+#[inline]
+pub(crate) fn count_arguments(bytes: usize) {
+    #[cfg(feature = "metrics")]
+    procedures::count_bytes(End::Client, 0, bytes);
+    #[cfg(not(feature = "metrics"))]
+    let _ = bytes;
+}
+
+/// Counts the bytes of a call that a server does not execute, since it is known.
+#[inline]
+pub(crate) fn count_known_call(received: impl FnOnce() -> usize) {
+    #[cfg(feature = "metrics")]
+    procedures::count_bytes(End::Server, received(), 0);
+    #[cfg(not(feature = "metrics"))]
+    let _ = received;
 }
 
 /// Counts a call that ended without a reply on a transport without futures, for crates that
@@ -142,5 +174,5 @@ pub(crate) fn count_bytes(
 #[cfg(feature = "metrics")]
 #[cold]
 pub fn count_failed_call(procedure: &ProcedureId, kind: &CallErrorKind) {
-    count(End::Client, procedure, || kind.into());
+    count_ended(End::Client, procedure, || kind.into(), || 0, || 0);
 }

@@ -57,11 +57,15 @@ fn read_reply<P: Method, R>(
     peer: &Arc<str>,
     f: impl FnOnce(P::Reply<'_>) -> R,
 ) -> Result<R, CallError> {
-    let procedure = ProcedureId::of::<P>();
-    metering::count_bytes(End::Client, || items.total_len(), || 0);
-    let failed = |kind: CallErrorKind, execution| {
-        metering::count(End::Client, &procedure, || CallOutcome::from(&kind));
-        CallError::new(procedure, peer.clone(), kind, execution)
+    let failed = |kind, execution| {
+        let received = || items.total_len();
+        failed_reply(
+            const { &ProcedureId::of::<P>() },
+            peer,
+            kind,
+            execution,
+            received,
+        )
     };
     let undecodable = |error| failed(CallErrorKind::Decode(error, None), Execution::Unknown);
     let limits = Limits::DEFAULT;
@@ -77,7 +81,8 @@ fn read_reply<P: Method, R>(
     let results = d.remaining();
     let decoded = P::Reply::decode(&mut d).and_then(|value| d.finish().map(|()| value));
     let counted = |value| {
-        metering::count(End::Client, &procedure, || CallOutcome::Success);
+        let procedure = const { &ProcedureId::of::<P>() };
+        metering::count_answered(procedure, || items.total_len());
         f(value)
     };
     decoded.map(counted).map_err(|error| {
@@ -86,6 +91,20 @@ fn read_reply<P: Method, R>(
         let path = path.filter(|path| !path.is_empty());
         failed(CallErrorKind::Decode(error, path), Execution::Executed)
     })
+}
+
+/// Counts a call whose reply has no results, and returns its error.
+#[cold]
+fn failed_reply(
+    procedure: &ProcedureId,
+    peer: &Arc<str>,
+    kind: CallErrorKind,
+    execution: Execution,
+    received: impl FnOnce() -> usize,
+) -> CallError {
+    let outcome = || CallOutcome::from(&kind);
+    metering::count_ended(End::Client, procedure, outcome, received, || 0);
+    CallError::new(*procedure, peer.clone(), kind, execution)
 }
 
 /// A call that was begun on a driver ([`Call::begin`](crate::Call::begin)).

@@ -1,5 +1,6 @@
 //! The programs at one address, and the dispatch of messages to them (RFC 5531, sections 8 and 9).
 
+use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -253,41 +254,59 @@ fn log(cx: &Context, error: &RpcError) {
     }
 }
 
-/// Returns the reply to a call from what its handler has returned, or from its panic.
+/// Returns the reply to a call from what its handler has returned, or from its panic. `received` is
+/// the length of the call.
 fn finish(
     cx: &Context,
     span: &Option<Box<Span>>,
     served: std::thread::Result<Result<(), RpcError>>,
     reply: ReplyWriter,
+    received: impl FnOnce() -> usize,
 ) -> Option<OutgoingReply> {
-    let status = match served {
+    let (outcome, status) = match served {
         Ok(Ok(())) => {
             record_status(span, &ReplyStatus::Success);
-            metering::count(End::Server, &cx.procedure, || CallOutcome::Success);
-            return Some(reply_of(cx.xid, ReplyStatus::Success, reply.0));
+            let reply = reply_of(cx.xid, ReplyStatus::Success, reply.0);
+            metering::count_served(&cx.procedure, received, || reply.len());
+            return Some(reply);
         }
-        Ok(Err(error)) => {
-            record_status(span, &error);
-            let outcome = || {
-                error
-                    .status()
-                    .map_or(CallOutcome::NoReply, |status| (&status).into())
-            };
-            metering::count(End::Server, &cx.procedure, outcome);
-            log(cx, &error);
-            error.status()?
-        }
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            let (peer, procedure, xid) = (&cx.peer, &cx.procedure, cx.xid);
-            record_status(span, &"the handler panicked");
-            metering::count(End::Server, &cx.procedure, || CallOutcome::SystemError);
-            tracing::error!(%peer, %procedure, xid, panic = text, "handler panicked");
-            ReplyStatus::SystemError
-        }
+        Ok(Err(error)) => failed(cx, span, &error),
+        Err(panic) => panicked(cx, span, &*panic),
     };
-    Some(refusal(cx.xid, status))
+    let reply = status.map(|status| refusal(cx.xid, status));
+    let sent = || reply.as_ref().map_or(0, OutgoingReply::len);
+    metering::count_ended(End::Server, &cx.procedure, || outcome, received, sent);
+    reply
+}
+
+/// Logs and records that a handler has no results. Returns the status of the reply, unless there is
+/// none.
+#[cold]
+fn failed(
+    cx: &Context,
+    span: &Option<Box<Span>>,
+    error: &RpcError,
+) -> (CallOutcome, Option<ReplyStatus>) {
+    record_status(span, error);
+    log(cx, error);
+    let status = error.status();
+    let outcome = status.as_ref().map_or(CallOutcome::NoReply, Into::into);
+    (outcome, status)
+}
+
+/// Logs and records that a handler has panicked. Returns the status of the reply.
+#[cold]
+fn panicked(
+    cx: &Context,
+    span: &Option<Box<Span>>,
+    panic: &(dyn Any + Send),
+) -> (CallOutcome, Option<ReplyStatus>) {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let (peer, procedure, xid) = (&cx.peer, &cx.procedure, cx.xid);
+    record_status(span, &"the handler panicked");
+    tracing::error!(%peer, %procedure, xid, panic = text, "handler panicked");
+    (CallOutcome::SystemError, Some(ReplyStatus::SystemError))
 }
 
 /// Logs and records why a call is answered without a handler.
@@ -398,20 +417,20 @@ macro_rules! serve {
                         return Some(refusal(xid, status));
                     }
                 };
-                metering::count_bytes(End::Server, || message.len(), || 0);
                 let CallHeader { program, version, number, .. } = header;
                 let offered = self.programs.offered(program, version, number);
                 let name = offered.and_then(|offered| offered.procedure).unwrap_or_default();
                 let span = if span::may_be_on() { span_of(peer, &header, name, message) } else { None };
                 let procedure = ProcedureId { program, version, number, name };
                 if let Some(status) = answer_early(&header, offered) {
-                    metering::count(End::Server, &procedure, || CallOutcome::from(&status));
+                    let outcome = CallOutcome::from(&status);
                     record_status(&span, &status);
                     if status != ReplyStatus::Success {
                         log_early(peer, &header, status);
                     }
                     let reply = reply_of(header.xid, status, memory);
-                    metering::count_bytes(End::Server, || 0, || reply.len());
+                    let (received, sent) = (|| message.len(), || reply.len());
+                    metering::count_ended(End::Server, &procedure, || outcome, received, sent);
                     return Some(reply);
                 }
                 let cached = self.look_up(offered, peer, &header, message);
@@ -419,10 +438,12 @@ macro_rules! serve {
                     None => None,
                     Some(Lookup::New(execution)) => Some(execution),
                     Some(Lookup::InProgress(waiting)) => {
+                        metering::count_known_call(|| message.len());
                         tracing::debug!(%peer, xid = header.xid, "a call in progress came again");
                         return answer_again(header.xid, waiting.outcome().await);
                     }
                     Some(Lookup::Done(outcome)) => {
+                        metering::count_known_call(|| message.len());
                         tracing::debug!(%peer, xid = header.xid, "a call came again");
                         return answer_again(header.xid, outcome);
                     }
@@ -441,8 +462,7 @@ macro_rules! serve {
                     until(&span, handler, pin!(deadline.passed)).await
                 };
                 timer.stop(End::Server, &procedure);
-                let reply = finish(&cx, &span, served, reply)?;
-                metering::count_bytes(End::Server, || 0, || reply.len());
+                let reply = finish(&cx, &span, served, reply, || message.len())?;
                 if let Some(execution) = execution {
                     execution.finish(&reply);
                 }

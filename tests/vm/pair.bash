@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # Two machines on one network, with a server in one and a client in the other. One is killed, like
-# by a loss of power, and the other continues.
+# by a loss of power, and the other continues; and the packets between them are captured.
 
-# $1: its name, $2: its address, then its command. The output goes to the file `said` in its folder.
+# $1: its name, $2: its address, then its command. The output goes to the file `said` in its folder,
+# and the packets of its network device to the file $capture, if that is set.
 machine() {
-    local folder=$work/pair/$1 address=$2 other=client
+    local folder=$work/pair/$1 address=$2 other=client captures=()
     [ "$1" = client ] && other=server
     shift 2
     rm -rf "$folder/guest"
@@ -12,9 +13,11 @@ machine() {
     settings "$folder/guest" run_command "command $pair_limit" eth0 "$address"
     add_files "$folder/guest" "$work/tests/rpcrdma"
     command_job "$folder/guest" "$@"
+    [ -z "${capture-}" ] || captures=(-object "filter-dump,id=dump,netdev=net,file=$capture")
     # The network uses datagrams, so that either machine may stop and start.
     boot "$folder" $((pair_limit + 60)) -device "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:00:00:0${address##*.}" \
         -netdev "dgram,id=net,local.type=unix,local.path=$folder/net,remote.type=unix,remote.path=$work/pair/$other/net" \
+        "${captures[@]}" \
         >"$folder/said"
 }
 
@@ -49,7 +52,7 @@ pair() {
     prepare rxe-6.1
     echo "==== pair: Linux $(cat "$kernel/version")"
     mkdir -p "$work/pair"
-    { server_is_killed && client_is_killed; } || check "the machines behave as expected" false
+    { packets_are_captured && server_is_killed && client_is_killed; } || check "the machines behave as expected" false
     kill_machines "$work/pair"
     echo "==== pair: ${sums[0]} passed, ${sums[1]} failed ($((SECONDS - start)) s)"
     passed=$((passed + sums[0]))
@@ -72,6 +75,32 @@ ping() {
 
 # Counts the answers to a client: each is a line.
 answer='bytes from'
+
+# By the emulator, at the client's end. Small calls, and some that need Read and Write chunks or Sends in several packets.
+# RPCRDMA_PAIR_CAPTURE names a file that gets the capture.
+packets_are_captured() {
+    local capture='' to="--device rxe0 --connect 10.9.8.1" each commands=()
+    start server 10.9.8.1 bash -c './rpcrdma nfs serve --memory --device rxe0 --rdma=10.9.8.1:20050 & exec ./rpcrdma serve --device rxe0 --bind 10.9.8.1:20049'
+    says server '^(serving at|listening)' 2 120 || return
+    for each in "--operation write --size 4200" "--operation read --size 4200" "--operation echo --size 1500" \
+        "--operation write --size 4200 --protocol 1" "--operation echo --size 700 --protocol 1"; do
+        commands+=("./rpcrdma bench $to:20049 --duration 0 --depth 1 $each")
+    done
+    commands+=(
+        "./rpcrdma ping $to:20049 --count 5 --interval 1ms"
+        "head -c 5000 /dev/urandom >random"
+        "./rpcrdma nfs cp --device rxe0 --rdma=20050 random 10.9.8.1:/copy"
+        "./rpcrdma nfs cat --device rxe0 --rdma=20050 10.9.8.1:/copy | cmp - random"
+    )
+    capture=$work/pair/packets.pcap
+    start client 10.9.8.2 bash -exc "$(printf '%s\n' "${commands[@]}" "echo done")"
+    wait "$started" || true
+    check "the client's commands are executed" grep -qx done "$work/pair/client/said" || return
+    kill_machine "$work/pair/server"
+    check "rpcrdma decode and Wireshark show the same of their packets" \
+        env RPCRDMA_CAPTURE="$capture" "$work/host/wireshark" --exact packets_of_soft_roce
+    [ -z "${RPCRDMA_PAIR_CAPTURE-}" ] || cp "$capture" "$RPCRDMA_PAIR_CAPTURE"
+}
 
 server_is_killed() {
     local client

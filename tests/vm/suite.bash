@@ -23,6 +23,7 @@ jobs=(
     "mount 480"
     "mount_dir 480"
     "mount_rpcbind 120"
+    "mount_systemd 150"
     "mount_kill 240"
     "mount_cuts $((120 + 2 * load_seconds))"
     "nfs_compare 480"
@@ -34,20 +35,27 @@ jobs=(
 # The test programs that the jobs run, in addition to the command `rpcrdma`.
 test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 proxy rping_peer)
 
-# Builds the test programs and the command into the folder $1, under their names.
+# Those that run on the host, on what came of machines.
+host_programs=(wireshark)
+
+# Builds the test programs and the command into the folder $1, under their names, and those of the host into the folder $2.
 build() {
     local file name
     need cmake g++ libclang-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
-    mkdir -p "$1"
+    mkdir -p "$1" "$2"
     ln -s "$("$here/image" fsx)/fsx" "$1/fsx"
     rustc -O --edition 2024 -o "$1/files" "$here/guest/files.rs"
     # A file tree to unpack.
     tar -cf "$1/sources.tar" -C "$here/../.." nfs
-    built "${test_programs[@]/#/--test=}" >"$work/built"
+    cp "$here/../../rpcrdma-verbs/cli/deploy"/*.service "$1"
+    built "${test_programs[@]/#/--test=}" "${host_programs[@]/#/--test=}" >"$work/built"
     while read -r file; do
         name=$(basename "$file")
         ln -sf "$file" "$1/${name%-????????????????}"
     done <"$work/built"
+    for name in "${host_programs[@]}"; do
+        mv "$1/$name" "$2"
+    done
     for name in "${test_programs[@]}" rpcrdma; do
         [ -e "$1/$name" ] || { echo "tests/vm: cargo has not built $name" >&2 && return 1; }
     done

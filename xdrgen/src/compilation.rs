@@ -199,12 +199,12 @@ impl Loaded {
                     Some((document, Some(path.clone())))
                 }
                 DocumentSource::Extension(path) => {
-                    let document = load(&mut sources, path, diagnostics)?;
+                    let document = open(&mut sources, path, diagnostics)?;
                     sources.set_extension(document);
                     Some((document, Some(path.clone())))
                 }
                 DocumentSource::Prose { path, sections } => {
-                    let document = load(&mut sources, path, diagnostics)?;
+                    let document = open(&mut sources, path, diagnostics)?;
                     sources.set_prose(document, sections.clone());
                     Some((document, Some(path.clone())))
                 }

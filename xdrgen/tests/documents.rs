@@ -254,3 +254,38 @@ fn definitions(xdr: &str) -> BTreeMap<String, String> {
     }
     found
 }
+
+/// An editor has the text of documents of every kind that is not saved yet.
+#[test]
+fn the_text_of_an_editor_replaces_that_of_each_kind_of_document() {
+    let folder = Folder::new()
+        .with("base.x", "enum op { GET = 1 };")
+        .with("more.x", "/* To be added to enum op: */ PUT = 2,")
+        .with(
+            "prose.txt",
+            "1.  Text\n\n   const SIZE = 8;\n\n   More text.\n",
+        );
+    let path = |name: &str| folder.path(name);
+    let module = Module::new("a")
+        .document(path("base.x"))
+        .extension(path("more.x"))
+        .prose(path("prose.txt"), &[]);
+    let config = Config::new().module(module);
+    let content = |config: &Config| {
+        let files = config.check().generate().expect("no defects");
+        files[0].content.clone()
+    };
+    let saved = content(&config);
+    assert!(saved.contains("Put = 2") && saved.contains("SIZE: u32 = 8"));
+    let edited = config
+        .edited(path("base.x"), "enum op { GET = 1, DROP = 7 };")
+        .edited(path("more.x"), "/* To be added to enum op: */ PUT = 3,")
+        .edited(
+            path("prose.txt"),
+            "1.  Text\n\n   const SIZE = 9;\n\n   More text.\n",
+        );
+    let edited = content(&edited);
+    for part in ["Drop = 7", "Put = 3", "SIZE: u32 = 9"] {
+        assert!(edited.contains(part), "{part}: {edited}");
+    }
+}

@@ -98,7 +98,7 @@ fn pieces(text: &str) -> Vec<String> {
 fn no_line_is_lost(name: &str, text: &str) -> usize {
     let mut sum = 0;
     for (at, piece) in pieces(text).iter().enumerate() {
-        for replacement in ["", "//"] {
+        for replacement in ["", "/", "//"] {
             let (tried, lost) = lost(piece, replacement);
             let lines: Vec<&str> = piece.lines().collect();
             let lost: Vec<&str> = lost.iter().map(|at| lines[at - 1]).collect();
@@ -122,12 +122,26 @@ fn no_line_of_an_rfc_is_lost() {
     if !Path::new("../../shared/rfc").is_dir() {
         return note_skipped("no_line_of_an_rfc_is_lost needs shared/rfc beside the checkout");
     }
-    for name in ["rfc5662", "rfc7531", "rfc7863", "rfc8166"] {
-        let path = format!("../../shared/rfc/{name}.txt");
-        let text = std::fs::read(&path).expect(&path);
-        let tried = no_line_is_lost(name, &String::from_utf8_lossy(&text));
-        assert!(tried > 200, "{name}: {tried}");
+    let mut count = 0;
+    for entry in Path::new("../../shared/rfc")
+        .read_dir()
+        .expect("shared/rfc")
+    {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read(&path).expect("a file");
+        let text = String::from_utf8_lossy(&text);
+        if !text
+            .lines()
+            .any(|line| line.trim_start().starts_with("///"))
+        {
+            continue;
+        }
+        let tried = no_line_is_lost(&path.display().to_string(), &text);
+        assert!(tried > 200, "{}: {tried}", path.display());
+        count += 1;
     }
+    // RFC 5662, 7531, 7863 and 8166.
+    assert!(count >= 4, "{count}");
 }
 
 #[test]
@@ -157,6 +171,17 @@ fn page_breaks_and_prose_between_definitions_are_not_reported() {
                  \n   Prose; with { a\n\n\
                  \x20  struct a {\n      int x;\n   };\n\n   /// const A = 1;\n";
     assert_eq!(reported(draft), []);
+}
+
+/// A space need not follow a marker.
+#[test]
+fn a_marker_that_lost_slashes_is_reported_without_a_space() {
+    for marker in ["/", "//"] {
+        let draft = format!("   ///const A = 1;\n   {marker}const B = 2;\n   ///const C = 3;\n");
+        assert_eq!(reported(&draft), [(Code::UnmarkedLine, 2)], "{marker}");
+    }
+    let comment = "   /// const A = 1;\n\n   /* const B = 2; */\n\n   /// const C = 3;\n";
+    assert_eq!(reported(comment), []);
 }
 
 #[test]

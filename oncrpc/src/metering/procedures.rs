@@ -26,30 +26,53 @@ pub(super) struct ProcedureMetrics {
     /// Calls by outcome.
     outcomes: [OnceLock<Counter>; CallOutcome::Failed as usize + 1],
     seconds: Histogram,
+    /// Those of the end, for all procedures.
+    bytes: ByteCounters,
+}
+
+/// Bytes of messages.
+#[derive(Clone, Debug)]
+struct ByteCounters {
+    received: Counter,
+    sent: Counter,
 }
 
 type Key = (u32, u32, u32);
 
 /// The metrics of all procedures of one end.
 struct Table {
+    end: End,
     slots: [OnceLock<Box<ProcedureMetrics>>; SLOTS],
     others: OnceLock<Box<ProcedureMetrics>>,
-    /// Received, and sent.
-    bytes: OnceLock<[Counter; 2]>,
+    bytes: OnceLock<ByteCounters>,
 }
 
 impl Table {
-    const fn new() -> Self {
+    const fn new(end: End) -> Self {
         Self {
+            end,
             slots: [const { OnceLock::new() }; SLOTS],
             others: OnceLock::new(),
             bytes: OnceLock::new(),
         }
     }
+
+    #[inline]
+    fn bytes(&self) -> &ByteCounters {
+        match self.bytes.get() {
+            Some(bytes) => bytes,
+            None => self.new_bytes(),
+        }
+    }
+
+    #[cold]
+    fn new_bytes(&self) -> &ByteCounters {
+        self.bytes.get_or_init(|| ByteCounters::new(self.end))
+    }
 }
 
-static CLIENT: Table = Table::new();
-static SERVER: Table = Table::new();
+static CLIENT: Table = Table::new(End::Client);
+static SERVER: Table = Table::new(End::Server);
 
 const fn table(end: End) -> &'static Table {
     match end {
@@ -61,33 +84,31 @@ const fn table(end: End) -> &'static Table {
 /// Returns the metrics of a procedure. A procedure without a name is unknown to this process: a
 /// peer may have invented it.
 #[inline]
-pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static ProcedureMetrics {
-    let slots = &table(end).slots;
+fn of(table: &'static Table, procedure: &ProcedureId) -> &'static ProcedureMetrics {
     let first = procedure
         .number
         .wrapping_add(procedure.program.wrapping_mul(31)) as usize;
-    match slots[first % SLOTS].get() {
-        Some(metered) if metered.is_of(procedure) => metered,
-        _ => find(end, procedure, first),
+    match table.slots[first % SLOTS].get() {
+        Some(metered) if metered.key == key(procedure) => metered,
+        _ => find(table, procedure, first),
     }
 }
 
 /// Finds the metrics of a procedure that are not in its first slot, or creates them.
 #[cold]
-fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static ProcedureMetrics {
-    let table = table(end);
+fn find(table: &'static Table, procedure: &ProcedureId, first: usize) -> &'static ProcedureMetrics {
     if !procedure.name.is_empty() {
         for slot in first..first.saturating_add(PROBES) {
             let slot = &table.slots[slot % SLOTS];
-            let new = || ProcedureMetrics::new(end, key(procedure), procedure_labels(procedure));
+            let new = || ProcedureMetrics::new(table, key(procedure), procedure_labels(procedure));
             let metered = slot.get_or_init(new);
-            if metered.is_of(procedure) {
+            if metered.key == key(procedure) {
                 return metered;
             }
         }
     }
     let labels = || ["program", "version", "procedure"].map(|label| Label::new(label, OTHER));
-    let new = || ProcedureMetrics::new(end, (0, 0, 0), labels());
+    let new = || ProcedureMetrics::new(table, (0, 0, 0), labels());
     table.others.get_or_init(new)
 }
 
@@ -105,23 +126,20 @@ fn procedure_labels(procedure: &ProcedureId) -> [Label; 3] {
 
 impl ProcedureMetrics {
     #[cold]
-    fn new(end: End, key: Key, labels: [Label; 3]) -> Box<Self> {
+    fn new(table: &'static Table, key: Key, labels: [Label; 3]) -> Box<Self> {
+        let end = table.end as usize;
         Box::new(Self {
             key,
-            calls: CALLS[end as usize],
+            calls: CALLS[end],
             outcomes: [const { OnceLock::new() }; CallOutcome::Failed as usize + 1],
-            seconds: histogram!(SECONDS[end as usize], labels.to_vec()),
+            seconds: histogram!(SECONDS[end], labels.to_vec()),
+            bytes: table.bytes().clone(),
             labels,
         })
     }
 
     #[inline]
-    fn is_of(&self, procedure: &ProcedureId) -> bool {
-        self.key == key(procedure) && !procedure.name.is_empty()
-    }
-
-    #[inline]
-    pub(super) fn count(&self, outcome: CallOutcome) {
+    fn count(&self, outcome: CallOutcome) {
         let counter = self.outcomes[outcome as usize].get();
         counter.unwrap_or_else(|| self.made(outcome)).increment(1);
     }
@@ -136,11 +154,6 @@ impl ProcedureMetrics {
         let mut labels = self.labels.to_vec();
         labels.push(Label::from_static_parts("status", outcome.name()));
         counter!(self.calls, labels)
-    }
-
-    #[cold]
-    pub(super) fn record(&self, took: Duration) {
-        self.seconds.record(took.as_secs_f64());
     }
 }
 
@@ -165,25 +178,67 @@ impl CallOutcome {
     }
 }
 
+/// Counts a call that was executed, and the bytes of its messages.
+// One function for all metrics of a call, and not inlined: its code in place would be too long for
+// the functions around it to be inlined, which costs more than the metrics.
+#[inline(never)]
+pub(super) fn count_served(procedure: &ProcedureId, received: usize, sent: usize) {
+    let metered = of(&SERVER, procedure);
+    metered.count(CallOutcome::Success);
+    metered.bytes.received.increment(received as u64);
+    metered.bytes.sent.increment(sent as u64);
+}
+
+/// Counts a call that has results, and the bytes of its reply.
+#[inline(never)]
+pub(super) fn count_answered(procedure: &ProcedureId, received: usize) {
+    let metered = of(&CLIENT, procedure);
+    metered.count(CallOutcome::Success);
+    metered.bytes.received.increment(received as u64);
+}
+
+/// Counts a call with any outcome.
+#[cold]
+pub(super) fn count_ended(
+    end: End,
+    procedure: &ProcedureId,
+    outcome: CallOutcome,
+    received: usize,
+    sent: usize,
+) {
+    let metered = of(table(end), procedure);
+    metered.count(outcome);
+    metered.bytes.count(received, sent);
+}
+
 /// Counts the bytes of messages.
 #[inline]
 pub(super) fn count_bytes(end: End, received: usize, sent: usize) {
-    let [of_received, of_sent] = match table(end).bytes.get() {
-        Some(both) => both,
-        None => table(end).bytes.get_or_init(|| bytes(end)),
-    };
-    if received > 0 {
-        of_received.increment(received as u64);
-    }
-    if sent > 0 {
-        of_sent.increment(sent as u64);
-    }
+    table(end).bytes().count(received, sent);
 }
 
+/// Records the time of a call.
 #[cold]
-fn bytes(end: End) -> [Counter; 2] {
-    [
-        counter!(RECEIVED[end as usize]),
-        counter!(SENT[end as usize]),
-    ]
+pub(super) fn record(end: End, procedure: &ProcedureId, took: Duration) {
+    of(table(end), procedure).seconds.record(took.as_secs_f64());
+}
+
+impl ByteCounters {
+    #[cold]
+    fn new(end: End) -> Self {
+        Self {
+            received: counter!(RECEIVED[end as usize]),
+            sent: counter!(SENT[end as usize]),
+        }
+    }
+
+    #[inline]
+    fn count(&self, received: usize, sent: usize) {
+        if received > 0 {
+            self.received.increment(received as u64);
+        }
+        if sent > 0 {
+            self.sent.increment(sent as u64);
+        }
+    }
 }

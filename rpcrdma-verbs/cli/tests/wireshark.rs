@@ -246,6 +246,44 @@ fn a_server_and_a_client_over_tcp() {
     }
 }
 
+/// Packets of soft-RoCE between two machines: `rpcrdma ping`, `bench` with both versions, and `nfs`
+/// with both servers. `tests/vm/run pair` captures them; the file is one of its captures.
+#[test]
+fn packets_of_soft_roce() {
+    let fixture = Fixture::new();
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wireshark/soft-roce.pcap");
+    let file = std::env::var_os("RPCRDMA_CAPTURE").map_or(committed, Into::into);
+    let all = events(&["decode", "--pcap", file.to_str().unwrap(), "--json"]);
+    // Each of the client's commands connects, and `nfs` twice.
+    let connections = of_kind(&all, "connection");
+    assert!(connections.len() >= 5, "{connections:?}");
+    for connection in connections {
+        let is_client = |name: &str| name.starts_with("10.9.8.2 ");
+        assert!(
+            connection["client"].as_str().is_some_and(is_client),
+            "{connection}"
+        );
+    }
+    let messages = of_kind(&all, "message");
+    let count = |is: &dyn Fn(&Value) -> bool| messages.iter().filter(|one| is(one)).count();
+    assert_eq!(count(&|message| message["malformed"] != Value::Null), 0);
+    for version in [1, 2] {
+        let whole = count(&|message| message["version"] == version);
+        assert!(whole >= 10, "{whole} messages of version {version}");
+    }
+    for list in ["reads", "writes"] {
+        let with = count(&|message| message[list].as_array().is_some_and(|all| !all.is_empty()));
+        assert!(with >= 4, "{with} messages with {list}");
+    }
+    let of_several = count(&|message| message["packets"].as_u64() > Some(1));
+    assert!(of_several >= 4, "{of_several} messages in several packets");
+    let Some(packets) = fixture.packets(&file, &[]) else {
+        return;
+    };
+    assert_eq!(packets.iter().filter(|packet| packet.lost > 0).count(), 0);
+    fixture.compare(&decoded(&file), &packets);
+}
+
 /// Returns the records of a capture: its header, and each frame with its header.
 fn records(file: &[u8]) -> (&[u8], Vec<Vec<u8>>) {
     let (header, mut rest) = file.split_at(24);

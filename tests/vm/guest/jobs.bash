@@ -62,7 +62,8 @@ end_group() {
     local group=$1
     echo 1 >"$group/cgroup.kill"
     if until_true 20 grep -q 'populated 0' "$group/cgroup.events"; then
-        rmdir "$group"
+        # systemd makes groups in its own.
+        find "$group" -depth -type d -exec rmdir {} \;
     else
         echo "tests/vm: its processes cannot be killed:"
         processes "$group"

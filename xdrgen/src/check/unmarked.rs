@@ -290,13 +290,18 @@ fn starts_with_word(text: &Text, keyword: &str) -> bool {
     })
 }
 
-/// Returns the content of a line without a damaged marker (`/` or `//`), and its column.
+/// Returns the content of a line without a damaged marker (`/` or `//`), and its column. `/*` begins
+/// a comment.
 fn unmark(line: &str) -> (usize, &str) {
     let line = line.trim_end();
     let content = line.trim_start();
     let bare = content
         .strip_prefix("//")
-        .or_else(|| content.strip_prefix("/ "))
+        .or_else(|| {
+            content
+                .strip_prefix('/')
+                .filter(|rest| !rest.starts_with('*'))
+        })
         .map_or(content, str::trim_start);
     (line.len() - bare.len(), bare)
 }

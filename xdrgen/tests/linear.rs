@@ -1,0 +1,178 @@
+//! Twice the text takes twice the time of processors and twice the memory, up to 200,000 lines: as a
+//! draft, as plain XDR, as a document without markers, and where each definition has a defect.
+//!
+//! One test, since other threads of the process would count.
+#![cfg(target_os = "linux")]
+
+use std::fmt::Write as _;
+
+use allocation_counter::measure;
+use xdrgen_build::{Config, Module};
+
+/// Lines of the longer text.
+const LINES: usize = 200_000;
+/// The greatest ratio of two texts, one of which is twice as long.
+const MAX_RATIO: f64 = 2.3;
+/// How often two texts are checked in turns: the least time of each counts. No further round is
+/// needed once the ratio is low enough, since noise only adds time.
+const ROUNDS: usize = 8;
+
+/// Definitions of each kind, which refer to those before. They have 23 lines.
+fn definitions(number: usize) -> String {
+    let before = number.saturating_sub(1);
+    format!(
+        "/* Definitions {number}: a comment\n * of two lines. */\n\
+         const LIMIT_{number} = {number};\n\
+         enum kind_{number} {{\n    KIND_{number}_A = 0, /* one */\n    KIND_{number}_B = 1\n}};\n\
+         struct point_{number} {{\n    int x;\n    unsigned hyper y;\n    kind_{before} kind;\n\
+         \x20   opaque name<LIMIT_{number}>;\n    point_{before} *next;\n}};\n\
+         union choice_{number} switch (kind_{number} kind) {{\ncase KIND_{number}_A:\n\
+         \x20   point_{before} point;\ncase KIND_{number}_B:\n    void;\n}};\n\
+         typedef choice_{number} choices_{number}<>;\n\
+         struct row_{number} {{ choices_{before} all; string text<>; }};\n\n",
+    )
+}
+
+fn plain(lines: usize) -> String {
+    let each = definitions(0).lines().count();
+    (0..lines / each).map(definitions).collect()
+}
+
+/// The lines with markers, on pages.
+fn draft(lines: usize) -> String {
+    let mut text = String::from("1.  Definitions\n\n");
+    for (number, line) in plain(lines).lines().enumerate() {
+        if number > 0 && number % 50 == 0 {
+            let page = number / 50;
+            let _ = write!(
+                text,
+                "\nAuthor          Expires 2030          [Page {page}]\n\u{c}\n\
+                 Internet-Draft          Definitions          2029\n\n"
+            );
+        }
+        let _ = writeln!(text, "   /// {line}");
+    }
+    text
+}
+
+/// The definitions between paragraphs.
+fn prose(lines: usize) -> String {
+    let plain = plain(lines);
+    let mut text = String::new();
+    for definition in plain.split("\n\n") {
+        text.push_str("\n   A paragraph about the definitions that follow.\n\n");
+        for line in definition.lines() {
+            let _ = writeln!(text, "   {line}");
+        }
+    }
+    text
+}
+
+/// A type that does not exist, a name that exists, a semicolon that is missing.
+fn defects(lines: usize) -> String {
+    let one = |number| {
+        format!(
+            "struct a_{number} {{\n    missing_{number} x;\n}};\nstruct a_{number} {{\n    int y;\n}};\n\
+             typedef int b_{number}\nconst C_{number} = 1;\n"
+        )
+    };
+    (0..lines / 8).map(one).collect()
+}
+
+/// A text, the file that it would be, and whether it has no markers.
+type Form = (&'static str, fn(usize) -> String, &'static str, bool);
+
+/// Checks a text, and returns how many diagnostics there are.
+fn check(name: &str, text: &str, is_prose: bool) -> usize {
+    let module = Module::new("a");
+    let module = match is_prose {
+        true => module.prose(name, &[]),
+        false => module.document(name),
+    };
+    let config = Config::new().module(module).edited(name, text);
+    config.check().diagnostics().len()
+}
+
+/// Returns the processor time of this process in seconds.
+fn processor_time() -> f64 {
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc");
+    let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
+    (ticks(11) + ticks(12)) / TICKS
+}
+
+/// A text in two lengths.
+struct Pair {
+    name: &'static str,
+    is_prose: bool,
+    texts: [String; 2],
+}
+
+impl Pair {
+    fn new((_, text, name, is_prose): Form) -> Self {
+        let texts = [LINES / 2, LINES].map(text);
+        Self {
+            name,
+            is_prose,
+            texts,
+        }
+    }
+
+    /// Returns the most bytes at once of each, and the diagnostics.
+    fn memory(&self) -> [(f64, usize); 2] {
+        self.texts.each_ref().map(|text| {
+            let mut diagnostics = 0;
+            let memory = measure(|| diagnostics = check(self.name, text, self.is_prose));
+            (memory.bytes_max as f64, diagnostics)
+        })
+    }
+
+    /// Returns the seconds of processors of each.
+    fn time(&self) -> [f64; 2] {
+        let mut least = [f64::INFINITY; 2];
+        for _ in 0..ROUNDS {
+            for (text, least) in self.texts.iter().zip(&mut least) {
+                let start = processor_time();
+                check(self.name, text, self.is_prose);
+                *least = least.min(processor_time() - start);
+            }
+            if least[1] <= MAX_RATIO * least[0] {
+                break;
+            }
+        }
+        least
+    }
+}
+
+#[test]
+fn time_and_memory_are_linear() {
+    let forms: [Form; 4] = [
+        ("draft", draft, "draft-a-00.txt", false),
+        ("plain XDR", plain, "a.x", false),
+        ("prose", prose, "a.txt", true),
+        ("defects", defects, "a.x", false),
+    ];
+    let mut wrong = Vec::new();
+    for form in forms {
+        let pair = Pair::new(form);
+        let [(memory, few), (more_memory, many)] = pair.memory();
+        let [time, more_time] = pair.time();
+        let ratios = [more_time / time, more_memory / memory];
+        let line = format!(
+            "{}: {time:.2} s and {more_time:.2} s of processors, {:.0} MB and {:.0} MB: {ratios:.2?}; \
+             {few} and {many} diagnostics",
+            form.0,
+            memory / 1e6,
+            more_memory / 1e6,
+        );
+        println!("{line}");
+        // Otherwise the text was not read.
+        let is_read = memory > 10e6 && time > 0.0;
+        if !is_read || ratios.iter().any(|ratio| *ratio > MAX_RATIO) {
+            wrong.push(line);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
