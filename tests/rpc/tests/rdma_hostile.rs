@@ -11,13 +11,15 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use kv1::Client;
-use oncrpc::{Channel, Limit, Router, ServerControl, ServerLimits};
+use oncrpc::{Channel, Limit, Router, ServerControl, ServerLimits, ServerStats};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_rpc_tests::kv::owned;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
-use support::attack::{self, CONNECTIONS, Heavy, MIB, RESULT, Served, Transport, hostile};
-use support::tcp::{fail_call, put_call};
+use support::attack::{
+    self, CONNECTIONS, Heavy, LARGE, LARGE_RESULT, MIB, RESULT, Served, Transport, hostile,
+};
+use support::tcp::{fail_call, get_call, put_call};
 use support::{key, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -58,7 +60,7 @@ impl Transport for Iwarp {
 fn attack<F: Future<Output = ()>>(
     limit: Limit,
     attacks: impl Fn(SocketAddr) -> F + Clone + Send + 'static,
-    is_up: impl Fn(&ServerControl) -> bool,
+    is_up: impl Fn(&ServerStats, u64) -> bool,
 ) {
     attack::attack(Iwarp, limit, attacks, is_up);
 }
@@ -105,6 +107,9 @@ fn message(call: &[u8], lists: &[u32]) -> Vec<u8> {
 /// No chunks.
 const NONE: [u32; 3] = [0; 3];
 
+/// Calls of each connection: fewer than the server grants.
+const CALLS: u32 = 24;
+
 /// A connection whose peer does as it likes after its first call.
 async fn established(server: SocketAddr) -> Option<TcpStream> {
     let mut stream = hostile(server).await;
@@ -128,15 +133,14 @@ async fn established(server: SocketAddr) -> Option<TcpStream> {
 async fn flood(server: SocketAddr, count: u32, call: impl Fn(u32) -> Vec<u8>) {
     let mut open = Vec::new();
     for _ in 0..CONNECTIONS {
-        let Some(mut stream) = established(server).await else {
-            continue;
-        };
-        let calls: Vec<u8> = (2..2 + count)
-            .flat_map(|number| send(number, &call(number)))
-            .collect();
+        open.extend(established(server).await);
+    }
+    let calls: Vec<u8> = (2..2 + count)
+        .flat_map(|number| send(number, &call(number)))
+        .collect();
+    for stream in &mut open {
         // The server may stop reading, or close the connection.
         let _ = tokio::time::timeout(Duration::from_millis(1), stream.write_all(&calls)).await;
-        open.push(stream);
     }
     std::future::pending().await
 }
@@ -159,15 +163,49 @@ async fn connect_often(server: SocketAddr) {
 
 #[test]
 fn many_connections() {
-    attack(Limit::ConnectionsPerPeer, connect_often, |control| {
-        let stats = control.stats();
-        stats.connections > CONNECTIONS && stats.reached(Limit::ConnectionsPerPeer) > 0
+    attack(
+        Limit::ConnectionsPerPeer,
+        connect_often,
+        |stats, reached| stats.connections > CONNECTIONS && reached > 0,
+    );
+}
+
+/// Asks for many results on each connection, which the server is to write to memory of the peer, and
+/// reads none. The system buffers a part of them.
+async fn never_read(server: SocketAddr) {
+    let room = u32::try_from(LARGE_RESULT + 1024).unwrap();
+    // A Reply chunk of one segment.
+    let lists = [0, 0, 1, 1, 7, room, 0, 0];
+    flood(server, CALLS, |number| {
+        message(&get_call(number, LARGE), &lists)
+    })
+    .await;
+}
+
+#[test]
+fn peers_that_never_read() {
+    // Connections whose replies have too much of the memory are closed.
+    attack(Limit::BytesPerPeer, never_read, |_, reached| reached > 0);
+}
+
+/// Calls what never returns.
+async fn call_for_ever(server: SocketAddr) {
+    flood(server, CALLS, |number| {
+        message(&fail_call(number, 3), &NONE)
+    })
+    .await;
+}
+
+#[test]
+fn handlers_that_never_end() {
+    attack(Limit::CallsPerPeer, call_for_ever, |stats, _| {
+        stats.calls_in_flight >= 200
     });
 }
 
 /// Sends calls whose argument is to be read from memory that never answers.
 async fn send_half(server: SocketAddr) {
-    flood(server, 24, |number| {
+    flood(server, CALLS, |number| {
         let mut call = put_call(number, b'a');
         let position = u32::try_from(call.len()).unwrap();
         call.truncate(call.len() - 4);

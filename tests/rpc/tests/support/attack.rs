@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::AllocationInfo;
 use oncrpc::xdr::Text;
-use oncrpc::{Channel, Context, Limit, Router, RpcError, ServerControl, ServerLimits};
+use oncrpc::{Channel, Context, Limit, Router, RpcError, ServerControl, ServerLimits, ServerStats};
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults, Service};
 use rpcrdma_rpc_tests::kv::{PutArgs, owned};
 use socket2::SockRef;
@@ -42,14 +42,18 @@ pub trait Transport: Copy + Send + 'static {
 
 /// Bytes of a result of GET.
 pub const RESULT: usize = 64 << 10;
+/// The key whose result has more bytes, and their number.
+pub const LARGE: u8 = b'l';
+pub const LARGE_RESULT: usize = 256 << 10;
 
 /// Makes new results for each call, and waits for ever if it is told to.
 #[derive(Debug)]
 pub struct Heavy;
 
 impl Service for Heavy {
-    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
-        let value = vec![7; RESULT].into();
+    async fn get(&self, _: &Context, key: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        let is_large = key.as_bytes() == [LARGE];
+        let value = vec![7; if is_large { LARGE_RESULT } else { RESULT }].into();
         Ok(owned::GetRes::True(owned::GetOk { value }.into()).into())
     }
 
@@ -214,12 +218,13 @@ static ALONE: Mutex<()> = Mutex::new(());
 const NOISE: Duration = Duration::from_micros(200);
 
 /// Lets peers attack in turns, until `is_up` each time, and checks what another client and the
-/// memory of the server notice of it.
+/// memory of the server notice of it. `is_up` gets the counters, and how often the limit was reached
+/// in this turn.
 pub fn attack<T, F, A>(
     transport: T,
     limit: Limit,
     attack: A,
-    is_up: impl Fn(&ServerControl) -> bool,
+    is_up: impl Fn(&ServerStats, u64) -> bool,
 ) where
     T: Transport,
     F: Future<Output = ()>,
@@ -235,8 +240,13 @@ pub fn attack<T, F, A>(
             let (mut quiet, mut attacked) = (Vec::new(), Vec::new());
             for _ in 0..TURNS {
                 let attacks = attack.clone();
+                let before = control.stats().reached(limit);
                 let attack = Attack::start(move || attacks(address));
-                until(|| is_up(&control)).await;
+                until(|| {
+                    let stats = control.stats();
+                    is_up(&stats, stats.reached(limit) - before)
+                })
+                .await;
                 settle(&control).await;
                 measure(&kv, &mut attacked).await;
                 let bytes = control.stats().bytes;
