@@ -7,6 +7,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ async fn established(server: SocketAddr) -> Option<TcpStream> {
         return None;
     }
     stream
-        .write_all(&send(1, &message(&fail_call(1, 9), &NONE)))
+        .write_all(&send(1, &message(&fail_call(new_xid(), 9), &NONE)))
         .await
         .unwrap();
     // The reply grants more than one credit.
@@ -129,16 +130,25 @@ async fn established(server: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
+/// Returns an XID that no other call has: one that came again would be answered by the reply cache.
+fn new_xid() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
 /// Opens all connections, and sends so many calls on each.
 async fn flood(server: SocketAddr, count: u32, call: impl Fn(u32) -> Vec<u8>) {
-    let mut open = Vec::new();
-    for _ in 0..CONNECTIONS {
-        open.extend(established(server).await);
-    }
-    let calls: Vec<u8> = (2..2 + count)
-        .flat_map(|number| send(number, &call(number)))
+    let opening: Vec<_> = (0..CONNECTIONS)
+        .map(|_| tokio::spawn(established(server)))
         .collect();
+    let mut open = Vec::new();
+    for opened in opening {
+        open.extend(opened.await.unwrap());
+    }
     for stream in &mut open {
+        let calls: Vec<u8> = (2..2 + count)
+            .flat_map(|number| send(number, &call(new_xid())))
+            .collect();
         // The server may stop reading, or close the connection.
         let _ = tokio::time::timeout(Duration::from_millis(1), stream.write_all(&calls)).await;
     }
@@ -176,10 +186,7 @@ async fn never_read(server: SocketAddr) {
     let room = u32::try_from(LARGE_RESULT + 1024).unwrap();
     // A Reply chunk of one segment.
     let lists = [0, 0, 1, 1, 7, room, 0, 0];
-    flood(server, CALLS, |number| {
-        message(&get_call(number, LARGE), &lists)
-    })
-    .await;
+    flood(server, CALLS, |xid| message(&get_call(xid, LARGE), &lists)).await;
 }
 
 #[test]
@@ -190,10 +197,7 @@ fn peers_that_never_read() {
 
 /// Calls what never returns.
 async fn call_for_ever(server: SocketAddr) {
-    flood(server, CALLS, |number| {
-        message(&fail_call(number, 3), &NONE)
-    })
-    .await;
+    flood(server, CALLS, |xid| message(&fail_call(xid, 3), &NONE)).await;
 }
 
 #[test]
@@ -205,8 +209,8 @@ fn handlers_that_never_end() {
 
 /// Sends calls whose argument is to be read from memory that never answers.
 async fn send_half(server: SocketAddr) {
-    flood(server, CALLS, |number| {
-        let mut call = put_call(number, b'a');
+    flood(server, CALLS, |xid| {
+        let mut call = put_call(xid, b'a');
         let position = u32::try_from(call.len()).unwrap();
         call.truncate(call.len() - 4);
         call.extend(u32::to_be_bytes(1 << 20));
