@@ -460,6 +460,19 @@ impl<D: Device> Driver<D> {
         }
     }
 
+    /// Counts the memory of the reply to a call, before it is taken. Returns false if the connection
+    /// is closed, because its peer has too much.
+    #[inline]
+    pub(crate) fn hold_reply(
+        &mut self,
+        id: ConnectionId,
+        call: ServedCallId,
+        bytes: usize,
+    ) -> bool {
+        self.touch_mut(id)
+            .is_some_and(|connection| connection.hold_reply(call, bytes))
+    }
+
     /// Returns the counters of a connection's transport.
     #[must_use]
     pub fn counters(&self, id: ConnectionId) -> Option<ConnectionCounters> {

@@ -47,7 +47,7 @@ const BURST_REQUESTS: usize = 64;
 /// One in this many requests is signaled, which frees the places of the others in the send queue.
 const SIGNAL_INTERVAL: u32 = 16;
 /// Replies of more bytes than this count as memory of the peer until they have gone.
-const COUNTED_REPLY: u32 = 4096;
+const COUNTED_REPLY: usize = 4096;
 
 /// A session with its transport.
 #[derive(Debug)]
@@ -314,21 +314,33 @@ impl<D: Device> Connection<D> {
         self.session
             .reply(call, message.length(), message.results())?;
         std::mem::swap(&mut incoming.reply, message);
-        incoming.held = None;
-        let length = incoming.reply.length();
-        if length > COUNTED_REPLY {
-            self.hold(call, length);
-        }
         Ok(())
+    }
+
+    /// Counts the memory of the reply to a call of the peer, in place of that of the call, before it
+    /// is taken. If the peer has too much, the connection is closed, and false returned.
+    pub(crate) fn hold_reply(&mut self, call: ServedCallId, bytes: usize) -> bool {
+        // The slot of a call that has ended may be another's.
+        if self.memory_limit.is_none() || self.session.call_length(call).is_none() {
+            return true;
+        }
+        let place = self.session.served_slot(call);
+        if let Some(incoming) = slot_mut(&mut self.served, place) {
+            incoming.held = None;
+        }
+        bytes <= COUNTED_REPLY || self.hold(call, bytes)
     }
 
     /// Counts memory of a call of the peer, or of its reply. If the peer has too much, the
     /// connection is closed, and false returned.
-    fn hold(&mut self, call: ServedCallId, bytes: u32) -> bool {
+    fn hold(&mut self, call: ServedCallId, bytes: usize) -> bool {
         let Some(limit) = &self.memory_limit else {
             return true;
         };
-        let held = HeldMemory::new(limit, bytes as usize, self.pool.is_scarce());
+        if matches!(self.pending_action, Some(ConnectionAction::Close(_))) {
+            return false;
+        }
+        let held = HeldMemory::new(limit, bytes, self.pool.is_scarce());
         if held.is_none() {
             warn!(peer = %self.peer, "a connection is closed: its peer has too much of the memory");
             self.pending_action = Some(ConnectionAction::Close(CloseReason::Lost));

@@ -345,6 +345,11 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         let Some(mut reply) = reply else {
             return reject(driver, call);
         };
+        let bytes = reply.header.len() + reply.body.len();
+        if !driver.hold_reply(call.0, call.1, bytes) {
+            tracing::debug!("a reply is dropped with its connection");
+            return;
+        }
         let items = &mut self.items;
         if let Err(error) = message::register_items(driver.pool(), &reply.body, items) {
             tracing::warn!(%error, "a reply is dropped for want of memory");

@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -39,8 +40,9 @@ fn device() -> IwarpDevice {
 }
 
 impl Transport for Iwarp {
-    // Connections have receives and queues beside the budget of their calls.
-    const FIXED: usize = MEMORY;
+    // The runtime, the other client, and the lists of what is open. Registered memory, which has a
+    // limit of its own, is no part of the heap.
+    const FIXED: usize = MIB;
 
     async fn serve(self, router: Served, control: ServerControl, bound: mpsc::Sender<SocketAddr>) {
         let config = ServerConfig::new().memory(MEMORY).control(&control);
@@ -137,7 +139,7 @@ fn new_xid() -> u32 {
 }
 
 /// Opens all connections, and sends so many calls on each.
-async fn flood(server: SocketAddr, count: u32, call: impl Fn(u32) -> Vec<u8>) {
+async fn flood(server: SocketAddr, call: impl Fn(u32) -> Vec<u8>) {
     let opening: Vec<_> = (0..CONNECTIONS)
         .map(|_| tokio::spawn(established(server)))
         .collect();
@@ -146,27 +148,37 @@ async fn flood(server: SocketAddr, count: u32, call: impl Fn(u32) -> Vec<u8>) {
         open.extend(opened.await.unwrap());
     }
     for stream in &mut open {
-        let calls: Vec<u8> = (2..2 + count)
-            .flat_map(|number| send(number, &call(new_xid())))
-            .collect();
-        // The server may stop reading, or close the connection.
-        let _ = tokio::time::timeout(Duration::from_millis(1), stream.write_all(&calls)).await;
+        send_calls(stream, &call).await;
     }
     std::future::pending().await
 }
 
-/// Opens 1,000 connections each time: 10,000 in all. As many as the server accepts stay open.
+async fn send_calls(stream: &mut TcpStream, call: impl Fn(u32) -> Vec<u8>) {
+    let calls: Vec<u8> = (2..2 + CALLS)
+        .flat_map(|number| send(number, &call(new_xid())))
+        .collect();
+    // The server may stop reading, or close the connection.
+    let _ = tokio::time::timeout(Duration::from_millis(1), stream.write_all(&calls)).await;
+}
+
+/// Opens 1,000 connections each time, some at once: 10,000 in all. As many as the server accepts stay
+/// open.
 async fn connect_often(server: SocketAddr) {
     let mut open = Vec::new();
-    for count in 1..=1000 {
-        let mut stream = hostile(server).await;
-        if set_up(&mut stream).await {
-            open.push(stream);
+    for _ in 0..100 {
+        let opening: Vec<_> = (0..10)
+            .map(|_| {
+                tokio::spawn(async move {
+                    let mut stream = hostile(server).await;
+                    set_up(&mut stream).await.then_some(stream)
+                })
+            })
+            .collect();
+        for opened in opening {
+            open.extend(opened.await.unwrap());
         }
-        if count % 10 == 0 {
-            // The other end of these connections has the same processors.
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        // The other end of these connections has the same processors.
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     std::future::pending().await
 }
@@ -186,7 +198,7 @@ async fn never_read(server: SocketAddr) {
     let room = u32::try_from(LARGE_RESULT + 1024).unwrap();
     // A Reply chunk of one segment.
     let lists = [0, 0, 1, 1, 7, room, 0, 0];
-    flood(server, CALLS, |xid| message(&get_call(xid, LARGE), &lists)).await;
+    flood(server, |xid| message(&get_call(xid, LARGE), &lists)).await;
 }
 
 #[test]
@@ -197,7 +209,7 @@ fn peers_that_never_read() {
 
 /// Calls what never returns.
 async fn call_for_ever(server: SocketAddr) {
-    flood(server, CALLS, |xid| message(&fail_call(xid, 3), &NONE)).await;
+    flood(server, |xid| message(&fail_call(xid, 3), &NONE)).await;
 }
 
 #[test]
@@ -207,19 +219,50 @@ fn handlers_that_never_end() {
     });
 }
 
-/// Sends calls whose argument is to be read from memory that never answers.
-async fn send_half(server: SocketAddr) {
-    flood(server, CALLS, |xid| {
-        let mut call = put_call(xid, b'a');
-        let position = u32::try_from(call.len()).unwrap();
-        call.truncate(call.len() - 4);
-        call.extend(u32::to_be_bytes(1 << 20));
-        // One Read segment of 1 MiB behind the length of the value.
-        message(&call, &[1, position, 7, 1 << 20, 0, 0, 0, 0, 0])
-    })
-    .await;
+/// Returns a call whose argument is to be read from memory that never answers.
+fn half_a_call(xid: u32) -> Vec<u8> {
+    let mut call = put_call(xid, b'a');
+    let position = u32::try_from(call.len()).unwrap();
+    call.truncate(call.len() - 4);
+    call.extend(u32::to_be_bytes(1 << 20));
+    // One Read segment of 1 MiB behind the length of the value.
+    message(&call, &[1, position, 7, 1 << 20, 0, 0, 0, 0, 0])
 }
 
+async fn send_half(server: SocketAddr) {
+    flood(server, half_a_call).await;
+}
+
+/// Sends halves of calls again and again, over other connections: the server closes those whose
+/// calls would have too much of its memory.
+async fn send_half_again(server: SocketAddr) {
+    let mut open = VecDeque::new();
+    loop {
+        if let Some(mut stream) = established(server).await {
+            send_calls(&mut stream, half_a_call).await;
+            open.push_back(stream);
+        }
+        if open.len() >= CONNECTIONS / 2 {
+            open.pop_front();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn peers_that_send_half_a_call() {
+    // Connections whose calls would have too much of the memory are closed.
+    attack(Limit::BytesPerPeer, send_half, |_, reached| reached > 0);
+}
+
+#[test]
+fn peers_that_send_half_a_call_again() {
+    attack(Limit::BytesPerPeer, send_half_again, |_, reached| {
+        reached > 0
+    });
+}
+
+/// The calls of another client find memory for their results.
 #[test]
 fn calls_that_do_not_arrive_leave_memory_to_others() {
     let limits = ServerLimits::new()

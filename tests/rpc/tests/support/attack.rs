@@ -177,10 +177,13 @@ impl Drop for Attack {
     }
 }
 
-/// Waits until a peer has all that it can get.
+/// Waits until a peer has all that it can get, but not for ever: it may go on.
 async fn settle(control: &ServerControl) {
     let (mut before, mut unchanged) = (None, 0);
-    while unchanged < 5 {
+    for _ in 0..100 {
+        if unchanged == 5 {
+            return;
+        }
         let stats = control.stats();
         let now = Some((stats.calls, stats.bytes));
         unchanged = if now == before { unchanged + 1 } else { 0 };
