@@ -76,7 +76,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
@@ -164,8 +164,11 @@ pub struct Driver<D: Device> {
     dirty: Vec<ConnectionId>,
     /// Connections of clients that have events.
     ready: VecDeque<ConnectionId>,
-    /// A lower bound of the deadlines of all connections.
+    /// A lower bound of the deadlines of all connections, and of the alarm.
     next_deadline: u64,
+    /// When to wake the user of the driver, and how often that was.
+    alarm: u64,
+    alarms: u64,
     keep_alive: KeepAlive,
     watcher: Option<Watcher>,
     wakeup: Arc<Wakeup>,
@@ -265,6 +268,8 @@ impl<D: Device> Driver<D> {
             dirty: Vec::new(),
             ready: VecDeque::new(),
             next_deadline: u64::MAX,
+            alarm: u64::MAX,
+            alarms: 0,
             keep_alive: KeepAlive::new(completions),
             watcher: None,
             wakeup: Wakeup::new()?,
@@ -290,6 +295,22 @@ impl<D: Device> Driver<D> {
     #[must_use]
     pub fn now(&self) -> u64 {
         self.clock.now()
+    }
+
+    /// Lets a turn count the alarm at this time, or earlier, as something that has happened.
+    pub(crate) fn set_alarm(&mut self, at: Instant) {
+        let left = at.saturating_duration_since(Instant::now());
+        let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
+        // The time in microseconds is rounded down.
+        let at = self.now().saturating_add(left).saturating_add(1);
+        self.alarm = self.alarm.min(at);
+        self.next_deadline = self.next_deadline.min(at);
+    }
+
+    /// Returns the number of alarms that have gone off.
+    #[inline]
+    pub(crate) fn alarms(&self) -> u64 {
+        self.alarms
     }
 
     /// Returns a waker that ends [`wait`](Self::wait), from any thread.

@@ -240,8 +240,13 @@ impl<D: Device> Driver<D> {
         now
     }
 
-    /// Informs the sessions whose timers have expired.
+    /// Informs the sessions whose timers have expired, and the user whose alarm goes off.
     fn expire_sessions(&mut self, now: u64) {
+        if now >= self.alarm {
+            self.alarm = u64::MAX;
+            self.alarms += 1;
+            self.has_flushed_events = true;
+        }
         for at in 0..self.connections.len() {
             let Some(slot) = self.connections.get_mut(at) else {
                 continue;
@@ -266,7 +271,7 @@ impl<D: Device> Driver<D> {
         let next = sessions
             .filter_map(|connection| connection.session.poll_timeout())
             .min();
-        self.next_deadline = next.unwrap_or(u64::MAX);
+        self.next_deadline = next.unwrap_or(u64::MAX).min(self.alarm);
     }
 
     /// Drives one connection. Returns true if it has a new event.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 #[cfg(feature = "tokio")]
-use oncrpc::{ConnectionPermit, ServerControl};
+use oncrpc::{ConnectionPermit, Limit, LimitCounter, ServerControl};
 use oncrpc::{ConnectionStatus, HandlerDeadline, ReceivedMessage};
 use rpcrdma_proto::connection::ServedCallId;
 
@@ -90,33 +90,28 @@ impl Drop for Place {
     }
 }
 
-/// Ends at a handler's deadline.
+/// Ends at a handler's deadline. It wakes nothing: the dispatcher wakes handlers whose time has
+/// passed.
 pub(super) enum HandlerTime {
     Endless,
-    /// The timer starts only when the handler waits, which few do.
     #[cfg(feature = "tokio")]
-    Until(Instant, Arc<ConnectionPermit>),
-    #[cfg(feature = "tokio")]
-    Runs(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Until(Instant, LimitCounter),
 }
 
 impl Future for HandlerTime {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        #[cfg(feature = "tokio")]
-        {
-            let this = self.get_mut();
-            if let Self::Until(at, permit) = this {
-                *this = Self::Runs(Box::pin(permit.handler_time(Some(*at))));
-            }
-            if let Self::Runs(time) = this {
-                return time.as_mut().poll(cx);
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        match &*self {
+            Self::Endless => Poll::Pending,
+            #[cfg(feature = "tokio")]
+            Self::Until(at, _) if Instant::now() < *at => Poll::Pending,
+            #[cfg(feature = "tokio")]
+            Self::Until(_, counter) => {
+                counter.reached(Limit::HandlerTime);
+                Poll::Ready(())
             }
         }
-        #[cfg(not(feature = "tokio"))]
-        let _ = cx;
-        Poll::Pending
     }
 }
 
@@ -130,7 +125,7 @@ impl CallLimits {
             Some(permit) => {
                 permit.count_call();
                 let at = permit.handler_due();
-                let time = at.map(|at| HandlerTime::Until(at, permit.clone()));
+                let time = at.map(|at| HandlerTime::Until(at, permit.limit_counter()));
                 HandlerDeadline::new(at, time.unwrap_or(HandlerTime::Endless))
             }
         }
