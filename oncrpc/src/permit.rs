@@ -390,8 +390,9 @@ impl ConnectionPermit {
         self.0.limits.get()
     }
 
-    /// Returns how long a call or a reply may take to be transferred.
-    pub(crate) fn transfer_time(&self) -> Option<Duration> {
+    /// Returns how long a call or a reply may take to be transferred; `None` if there is no limit.
+    #[must_use]
+    pub fn transfer_time(&self) -> Option<Duration> {
         self.0.limits.transfer_time()
     }
 

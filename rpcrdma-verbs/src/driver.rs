@@ -59,10 +59,10 @@ mod error;
 mod establish;
 mod events;
 pub(crate) mod exposure;
-mod held_memory;
 mod keepalive;
 mod listener;
 mod message;
+mod peer_limits;
 #[cfg(feature = "metrics")]
 mod publish;
 mod receive_pool;
@@ -76,7 +76,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
@@ -94,11 +94,11 @@ pub use events::{
     BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, OutgoingCallError,
     OutgoingReplyError, Payload, PlacedItem,
 };
-pub(crate) use held_memory::MemoryLimit;
 use keepalive::KeepAlive;
 pub use listener::{IncomingConnection, ListenerHandle};
 use listener::{Listener, Origin};
 pub use message::{WriteError, Writer};
+pub(crate) use peer_limits::PeerLimits;
 use receive_pool::ReceivePool;
 #[cfg(feature = "tokio")]
 pub(crate) use spin::DEFAULT_SPIN;
@@ -164,7 +164,7 @@ pub struct Driver<D: Device> {
     dirty: Vec<ConnectionId>,
     /// Connections of clients that have events.
     ready: VecDeque<ConnectionId>,
-    /// A lower bound of the deadlines of all connections, and of the alarm.
+    /// A lower bound of the deadlines of all connections and transfers, and of the alarm.
     next_deadline: u64,
     /// When to wake the user of the driver, and how often that was.
     alarm: u64,
@@ -295,22 +295,6 @@ impl<D: Device> Driver<D> {
     #[must_use]
     pub fn now(&self) -> u64 {
         self.clock.now()
-    }
-
-    /// Lets a turn count the alarm at this time, or earlier, as something that has happened.
-    pub(crate) fn set_alarm(&mut self, at: Instant) {
-        let left = at.saturating_duration_since(Instant::now());
-        let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
-        // The time in microseconds is rounded down.
-        let at = self.now().saturating_add(left).saturating_add(1);
-        self.alarm = self.alarm.min(at);
-        self.next_deadline = self.next_deadline.min(at);
-    }
-
-    /// Returns the number of alarms that have gone off.
-    #[inline]
-    pub(crate) fn alarms(&self) -> u64 {
-        self.alarms
     }
 
     /// Returns a waker that ends [`wait`](Self::wait), from any thread.
@@ -472,26 +456,6 @@ impl<D: Device> Driver<D> {
     /// Takes the reason why the last attempt to connect failed, if it did.
     pub fn take_connect_error(&mut self, id: ConnectionId) -> Option<ConnectError> {
         self.get_mut(id)?.connect_error.take()
-    }
-
-    /// Limits the memory that the calls of a connection's peer hold.
-    pub(crate) fn limit_memory(&mut self, id: ConnectionId, limit: Arc<dyn MemoryLimit>) {
-        if let Some(connection) = self.get_mut(id) {
-            connection.memory_limit = Some(limit);
-        }
-    }
-
-    /// Counts the memory of the reply to a call, before it is taken. Returns false if the connection
-    /// is closed, because its peer has too much.
-    #[inline]
-    pub(crate) fn hold_reply(
-        &mut self,
-        id: ConnectionId,
-        call: ServedCallId,
-        bytes: usize,
-    ) -> bool {
-        self.touch_mut(id)
-            .is_some_and(|connection| connection.hold_reply(call, bytes))
     }
 
     /// Returns the counters of a connection's transport.

@@ -190,7 +190,7 @@ impl Permit {
         false
     }
 
-    pub(super) fn memory_limit(&self) -> std::sync::Arc<dyn crate::driver::MemoryLimit> {
+    pub(super) fn peer_limits(&self) -> std::sync::Arc<dyn crate::driver::PeerLimits> {
         match *self {}
     }
 
@@ -205,11 +205,12 @@ mod limited {
     use std::fmt;
     use std::pin::Pin;
     use std::sync::Arc;
+    use std::time::Duration;
 
-    use oncrpc::ConnectionPermit;
+    use oncrpc::{ConnectionPermit, Limit};
 
     use super::{ArrivedCall, CallLimits, Context};
-    use crate::driver::MemoryLimit;
+    use crate::driver::PeerLimits;
 
     /// A connection's share of the limits, and its calls that wait for them.
     ///
@@ -234,8 +235,8 @@ mod limited {
             CallLimits(Some(self.shared.clone()))
         }
 
-        pub(in super::super) fn memory_limit(&self) -> Arc<dyn MemoryLimit> {
-            Arc::new(PeerMemory(self.shared.clone()))
+        pub(in super::super) fn peer_limits(&self) -> Arc<dyn PeerLimits> {
+            Arc::new(Transfers(self.shared.clone()))
         }
 
         /// Returns the call if there is room for it; otherwise queues it.
@@ -273,17 +274,25 @@ mod limited {
         }
     }
 
-    /// The registered memory that the calls of a connection's peer hold.
+    /// The limits of the transfers of a connection's peer.
     #[derive(Debug)]
-    struct PeerMemory(Arc<ConnectionPermit>);
+    struct Transfers(Arc<ConnectionPermit>);
 
-    impl MemoryLimit for PeerMemory {
+    impl PeerLimits for Transfers {
         fn hold(&self, bytes: usize, is_scarce: bool) -> bool {
             self.0.hold(bytes, is_scarce)
         }
 
         fn release(&self, bytes: usize) {
             self.0.release(bytes);
+        }
+
+        fn transfer_time(&self) -> Option<Duration> {
+            self.0.transfer_time()
+        }
+
+        fn timed_out(&self) {
+            self.0.reached(Limit::TransferTime);
         }
     }
 

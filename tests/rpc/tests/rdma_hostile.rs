@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kv1::Client;
 use oncrpc::{Channel, Limit, Router, ServerControl, ServerLimits, ServerStats};
@@ -19,7 +19,7 @@ use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
 use support::attack::{
-    self, CONNECTIONS, Heavy, LARGE, LARGE_RESULT, MIB, Served, Transport, hostile,
+    self, CONNECTIONS, Heavy, LARGE, LARGE_RESULT, MIB, SLOW, Served, Transport, hostile,
 };
 use support::tcp::{fail_call, get_call, put_call};
 use support::{put, run, until};
@@ -192,13 +192,16 @@ fn many_connections() {
     );
 }
 
-/// Asks for many results on each connection, which the server is to write to memory of the peer, and
-/// reads none. The system buffers a part of them.
-async fn never_read(server: SocketAddr) {
+/// Returns a call whose result the server is to write to memory of the peer.
+fn large_get(xid: u32) -> Vec<u8> {
     let room = u32::try_from(LARGE_RESULT + 1024).unwrap();
     // A Reply chunk of one segment.
-    let lists = [0, 0, 1, 1, 7, room, 0, 0];
-    flood(server, |xid| message(&get_call(xid, LARGE), &lists)).await;
+    message(&get_call(xid, LARGE), &[0, 0, 1, 1, 7, room, 0, 0])
+}
+
+/// Asks for many results on each connection, and reads none. The system buffers a part of them.
+async fn never_read(server: SocketAddr) {
+    flood(server, large_get).await;
 }
 
 #[test]
@@ -284,12 +287,8 @@ async fn take_all_memory(server: SocketAddr) {
     }
 }
 
-/// Calls of another client that are as large find memory.
-#[test]
-fn calls_that_do_not_arrive_leave_memory_to_others() {
-    let limits = ServerLimits::new()
-        .max_connections_per_peer(CONNECTIONS)
-        .max_bytes_per_peer(8 * MIB);
+/// Serves on a thread of its own, until the test ends.
+fn serve(limits: ServerLimits) -> (ServerControl, SocketAddr) {
     let control = ServerControl::new(limits);
     let (bound, address) = mpsc::channel();
     let controlled = control.clone();
@@ -301,7 +300,16 @@ fn calls_that_do_not_arrive_leave_memory_to_others() {
         let router = Router::new().add_service(kv1::serve(Heavy));
         runtime.block_on(Iwarp.serve(router, controlled, bound));
     });
-    let address = address.recv().unwrap();
+    (control, address.recv().unwrap())
+}
+
+/// Calls of another client that are as large find memory.
+#[test]
+fn calls_that_do_not_arrive_leave_memory_to_others() {
+    let limits = ServerLimits::new()
+        .max_connections_per_peer(CONNECTIONS)
+        .max_bytes_per_peer(8 * MIB);
+    let (control, address) = serve(limits);
     run(async {
         let kv = Client::new(Iwarp.connect(address).await);
         let attack = tokio::spawn(take_all_memory(address));
@@ -312,5 +320,28 @@ fn calls_that_do_not_arrive_leave_memory_to_others() {
             kv.put(&put("a", vec![7; MIB])).await.unwrap();
         }
         attack.abort();
+    });
+}
+
+/// Neither a call that does not arrive nor a reply that is not read has its connection for longer
+/// than it may. A handler that takes longer is no transfer.
+#[test]
+fn transfers_end_in_time() {
+    let time = Duration::from_millis(700);
+    let (control, address) = serve(ServerLimits::new().transfer_time(Some(time)));
+    run(async {
+        let kv = Client::new(Iwarp.connect(address).await);
+        kv.put(&put(SLOW, vec![7; MIB])).await.unwrap();
+        assert_eq!(control.stats().reached(Limit::TransferTime), 0);
+        for (number, call) in [(1, half_a_call as fn(u32) -> Vec<u8>), (2, large_get)] {
+            let mut stream = established(address).await.unwrap();
+            let begun = Instant::now();
+            send_calls(&mut stream, call).await;
+            until(|| control.stats().reached(Limit::TransferTime) == number).await;
+            assert!(begun.elapsed() >= time);
+            until(|| control.stats().connections == 1).await;
+        }
+        kv.put(&put(SLOW, vec![7; MIB])).await.unwrap();
+        assert_eq!(control.stats().reached(Limit::TransferTime), 2);
     });
 }

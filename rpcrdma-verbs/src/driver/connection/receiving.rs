@@ -179,6 +179,7 @@ impl<D: Device> Connection<D> {
             } => self.payload(buffer, bytes),
             Place::Placed { length } => {
                 let place = self.session.served_slot(call);
+                self.transferred(place);
                 let (whole, begin) = self.served.get_mut(place)?.assembly.take()?;
                 let bytes = begin as usize..(begin + length) as usize;
                 Some(Payload {

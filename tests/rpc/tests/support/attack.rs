@@ -46,6 +46,9 @@ pub const RESULT: usize = 64 << 10;
 pub const LARGE: u8 = b'l';
 pub const LARGE_RESULT: usize = 256 << 10;
 
+/// The key whose PUT takes longer than transfers may take.
+pub const SLOW: &str = "slow";
+
 /// Makes new results for each call, and waits for ever if it is told to.
 #[derive(Debug)]
 pub struct Heavy;
@@ -57,7 +60,10 @@ impl Service for Heavy {
         Ok(owned::GetRes::True(owned::GetOk { value }.into()).into())
     }
 
-    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+    async fn put(&self, _: &Context, args: PutArgs<'_>) -> Result<(), RpcError> {
+        if args.key.as_bytes() == SLOW.as_bytes() {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+        }
         Ok(())
     }
 
