@@ -63,7 +63,7 @@ pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage, ShortItem};
 #[cfg(feature = "metrics")]
 pub use metering::{count_failed_call, describe_metrics};
 #[cfg(feature = "tokio")]
-pub use permit::{CallPermit, ConnectionPermit};
+pub use permit::{CallPermit, ConnectionPermit, LimitCounter};
 pub use procedure::{MAX_REPLY_ITEMS, Method, ProcedureId, ReplyLimits};
 pub use reply::{PendingCall, Reply};
 pub use reply_cache::{ReplyCache, ReplyCacheConfig, ReplyCacheStats};

@@ -390,14 +390,21 @@ impl ConnectionPermit {
         self.0.limits.get()
     }
 
-    /// Returns how long a call or a reply may take to be transferred.
-    pub(crate) fn transfer_time(&self) -> Option<Duration> {
+    /// Returns how long a call or a reply may take to be transferred; `None` if there is no limit.
+    #[must_use]
+    pub fn transfer_time(&self) -> Option<Duration> {
         self.0.limits.transfer_time()
     }
 
     /// Counts that a limit was reached at this connection.
     pub fn reached(&self, limit: Limit) {
         self.0.reached(limit);
+    }
+
+    /// Returns a counter of the limits that the calls of the connection reach.
+    #[must_use]
+    pub fn limit_counter(&self) -> LimitCounter {
+        LimitCounter(self.0.clone())
     }
 
     /// Counts bytes of the peer's calls and replies in memory that a transport has for all peers,
@@ -565,6 +572,22 @@ impl fmt::Debug for ConnectionPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, calls, bytes) = self.0.usage();
         write!(f, "ConnectionPermit({calls} calls, {bytes} bytes)")
+    }
+}
+
+/// Counts limits that the calls of a connection reach. It does not keep the connection open.
+pub struct LimitCounter(Arc<PermitState>);
+
+impl LimitCounter {
+    /// Counts that a limit was reached.
+    pub fn reached(&self, limit: Limit) {
+        self.0.reached(limit);
+    }
+}
+
+impl fmt::Debug for LimitCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LimitCounter")
     }
 }
 

@@ -59,10 +59,10 @@ mod error;
 mod establish;
 mod events;
 pub(crate) mod exposure;
-mod held_memory;
 mod keepalive;
 mod listener;
 mod message;
+mod peer_limits;
 #[cfg(feature = "metrics")]
 mod publish;
 mod receive_pool;
@@ -94,11 +94,11 @@ pub use events::{
     BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, OutgoingCallError,
     OutgoingReplyError, Payload, PlacedItem,
 };
-pub(crate) use held_memory::MemoryLimit;
 use keepalive::KeepAlive;
 pub use listener::{IncomingConnection, ListenerHandle};
 use listener::{Listener, Origin};
 pub use message::{WriteError, Writer};
+pub(crate) use peer_limits::PeerLimits;
 use receive_pool::ReceivePool;
 #[cfg(feature = "tokio")]
 pub(crate) use spin::DEFAULT_SPIN;
@@ -164,8 +164,11 @@ pub struct Driver<D: Device> {
     dirty: Vec<ConnectionId>,
     /// Connections of clients that have events.
     ready: VecDeque<ConnectionId>,
-    /// A lower bound of the deadlines of all connections.
+    /// A lower bound of the deadlines of all connections and transfers, and of the alarm.
     next_deadline: u64,
+    /// When to wake the user of the driver, and how often that was.
+    alarm: u64,
+    alarms: u64,
     keep_alive: KeepAlive,
     watcher: Option<Watcher>,
     wakeup: Arc<Wakeup>,
@@ -265,6 +268,8 @@ impl<D: Device> Driver<D> {
             dirty: Vec::new(),
             ready: VecDeque::new(),
             next_deadline: u64::MAX,
+            alarm: u64::MAX,
+            alarms: 0,
             keep_alive: KeepAlive::new(completions),
             watcher: None,
             wakeup: Wakeup::new()?,
@@ -451,13 +456,6 @@ impl<D: Device> Driver<D> {
     /// Takes the reason why the last attempt to connect failed, if it did.
     pub fn take_connect_error(&mut self, id: ConnectionId) -> Option<ConnectError> {
         self.get_mut(id)?.connect_error.take()
-    }
-
-    /// Limits the memory that the calls of a connection's peer hold.
-    pub(crate) fn limit_memory(&mut self, id: ConnectionId, limit: Arc<dyn MemoryLimit>) {
-        if let Some(connection) = self.get_mut(id) {
-            connection.memory_limit = Some(limit);
-        }
     }
 
     /// Returns the counters of a connection's transport.

@@ -77,7 +77,7 @@ pub enum MemoryError {
     },
     /// The buffer would be longer than a work request can be.
     TooLarge(usize),
-    /// The device cannot register the memory.
+    /// The device cannot register the memory, or the system has none.
     Device(VerbError),
 }
 

@@ -8,6 +8,7 @@ mod logging;
 mod receiving;
 mod retained;
 mod sending;
+mod transfers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ use super::events::{
     OutgoingReplyError,
 };
 use super::exposure::{ExposedRegion, KeyedWindow};
-use super::held_memory::{HeldMemory, MemoryLimit};
 use super::message::{Message, WriteError, Writer};
+use super::peer_limits::{HeldMemory, PeerLimits};
 use crate::driver::error::ConnectError;
 use crate::fifo::Fifo;
 use crate::memory::{Buf, BufCache, MemoryError, Pool, PostedBuf};
@@ -46,8 +47,6 @@ const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
 const BURST_REQUESTS: usize = 64;
 /// One in this many requests is signaled, which frees the places of the others in the send queue.
 const SIGNAL_INTERVAL: u32 = 16;
-/// Replies of more bytes than this count as memory of the peer until they have gone.
-const COUNTED_REPLY: u32 = 4096;
 
 /// A session with its transport.
 #[derive(Debug)]
@@ -82,8 +81,10 @@ pub(crate) struct Connection<D: Device> {
     max_sge: usize,
     max_inline: u32,
     pool: Pool<D>,
-    /// Limits the memory that the peer's calls hold.
-    pub(crate) memory_limit: Option<Arc<dyn MemoryLimit>>,
+    /// The limits of what the peer's calls have.
+    pub(crate) peer_limits: Option<Arc<dyn PeerLimits>>,
+    /// A time before which no transfer has to end, in microseconds.
+    pub(crate) transfer_due: u64,
     free_windows: Vec<KeyedWindow<D>>,
     /// True if memory is exposed by windows.
     uses_windows: bool,
@@ -108,6 +109,8 @@ pub(crate) struct Connection<D: Device> {
 pub(crate) enum ConnectionAction {
     Connect,
     Close(CloseReason),
+    /// Sets the deadlines of transfers that have begun.
+    TimeTransfers,
 }
 
 /// The purpose of a work request.
@@ -161,7 +164,7 @@ struct IncomingCall {
     reply: Message,
     /// The reply, if it is written to the Reply chunk.
     long_reply: Option<PostedBuf>,
-    /// The memory that the call has, and then its reply, as the peer's limit counts it.
+    /// The memory that the call has, and then its reply, as the peer's limits count it.
     held: Option<HeldMemory>,
 }
 
@@ -207,7 +210,8 @@ impl<D: Device> Connection<D> {
             max_sge: pool.device().capabilities().max_sge.min(MAX_SGE),
             max_inline: pool.device().capabilities().max_inline,
             pool: pool.clone(),
-            memory_limit: None,
+            peer_limits: None,
+            transfer_due: u64::MAX,
             calls: Vec::new(),
             served: Vec::new(),
             spare_message: Message::default(),
@@ -314,30 +318,7 @@ impl<D: Device> Connection<D> {
         self.session
             .reply(call, message.length(), message.results())?;
         std::mem::swap(&mut incoming.reply, message);
-        incoming.held = None;
-        let length = incoming.reply.length();
-        if length > COUNTED_REPLY {
-            self.hold(call, length);
-        }
         Ok(())
-    }
-
-    /// Counts memory of a call of the peer, or of its reply. If the peer has too much, the
-    /// connection is closed, and false returned.
-    fn hold(&mut self, call: ServedCallId, bytes: u32) -> bool {
-        let Some(limit) = &self.memory_limit else {
-            return true;
-        };
-        let held = HeldMemory::new(limit, bytes as usize, self.pool.is_scarce());
-        if held.is_none() {
-            warn!(peer = %self.peer, "a connection is closed: its peer has too much of the memory");
-            self.pending_action = Some(ConnectionAction::Close(CloseReason::Lost));
-        }
-        let place = self.session.served_slot(call);
-        slot_mut(&mut self.served, place).is_some_and(|incoming| {
-            incoming.held = held;
-            incoming.held.is_some()
-        })
     }
 
     /// Recycles the item list of a call.

@@ -1,6 +1,6 @@
 //! The turn of a driver: completions, timers, actions and sleep.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::CloseReason;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -167,6 +167,22 @@ impl<D: Device> Driver<D> {
             .then(|| Duration::from_micros(self.next_timer().saturating_sub(self.now())))
     }
 
+    /// Lets a turn count the alarm at this time, or earlier, as something that has happened.
+    pub(crate) fn set_alarm(&mut self, at: Instant) {
+        let left = at.saturating_duration_since(Instant::now());
+        let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
+        // The time in microseconds is rounded down.
+        let at = self.now().saturating_add(left).saturating_add(1);
+        self.alarm = self.alarm.min(at);
+        self.next_deadline = self.next_deadline.min(at);
+    }
+
+    /// Returns the number of alarms that have gone off.
+    #[inline]
+    pub(crate) fn alarms(&self) -> u64 {
+        self.alarms
+    }
+
     /// Returns the time of the next timer.
     pub(super) fn next_timer(&self) -> u64 {
         self.next_deadline.min(self.keep_alive.next_check)
@@ -240,8 +256,13 @@ impl<D: Device> Driver<D> {
         now
     }
 
-    /// Informs the sessions whose timers have expired.
+    /// Informs the sessions whose timers have expired, and the user whose alarm goes off.
     fn expire_sessions(&mut self, now: u64) {
+        if now >= self.alarm {
+            self.alarm = u64::MAX;
+            self.alarms += 1;
+            self.has_flushed_events = true;
+        }
         for at in 0..self.connections.len() {
             let Some(slot) = self.connections.get_mut(at) else {
                 continue;
@@ -257,16 +278,19 @@ impl<D: Device> Driver<D> {
             {
                 connection.session.timeout(now);
                 self.touch(id);
+            } else if connection.has_overdue_transfer(now) {
+                connection.lost(now, CloseReason::Lost);
+                self.touch(id);
             }
         }
-        let sessions = self
-            .connections
-            .iter()
-            .filter_map(|slot| slot.connection.as_ref());
-        let next = sessions
-            .filter_map(|connection| connection.session.poll_timeout())
+        let next = self
+            .connections()
+            .map(|connection| {
+                let timeout = connection.session.poll_timeout().unwrap_or(u64::MAX);
+                timeout.min(connection.transfer_due)
+            })
             .min();
-        self.next_deadline = next.unwrap_or(u64::MAX);
+        self.next_deadline = next.unwrap_or(u64::MAX).min(self.alarm);
     }
 
     /// Drives one connection. Returns true if it has a new event.
@@ -318,6 +342,11 @@ impl<D: Device> Driver<D> {
         match connection.pending_action.take() {
             None => {}
             Some(ConnectionAction::Connect) => self.start_connect(id, now),
+            Some(ConnectionAction::TimeTransfers) => {
+                connection.time_transfers(now);
+                let due = connection.transfer_due;
+                self.next_deadline = self.next_deadline.min(due);
+            }
             Some(ConnectionAction::Close(reason)) => {
                 connection.lost(now, reason);
                 self.touch(id);

@@ -6,15 +6,16 @@
     reason = "places of one block are handed out apart, and are reached by address"
 )]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
 use super::{MemoryError, block_access};
-use crate::provider::{Device, MemoryRegion, ProtectionDomainId};
+use crate::provider::{Cause, Device, MemoryRegion, ProtectionDomainId, VerbError};
 
 /// A limit on the memory that is registered at once by all pools and buffers that share the budget.
 ///
@@ -159,13 +160,13 @@ unsafe impl Sync for Block {}
 
 /// The origin of the memory.
 enum Allocation {
-    Layout(Layout),
+    /// Pages of the system. It fills each with zeros when it is first used, so that a large block
+    /// takes its time bit by bit, and no time for what is never used. It begins a page, so that
+    /// large buffers cover whole pages.
+    Pages,
     /// The memory of a vector. The length of its buffer is the length of the vector.
     Vec,
 }
-
-/// The alignment of blocks: the page size, so that large buffers cover whole pages.
-const ALIGNMENT: usize = 4096;
 
 impl Block {
     /// Allocates and registers zeroed memory.
@@ -175,13 +176,7 @@ impl Block {
         bytes: usize,
     ) -> Result<Arc<Self>, MemoryError> {
         let share = budget.reserve(bytes)?;
-        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT)
-            .map_err(|_| MemoryError::TooLarge(bytes))?;
-        // SAFETY: the size of the layout is not zero.
-        let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            handle_alloc_error(layout)
-        };
-        Self::register(device, memory, bytes, Allocation::Layout(layout), share)
+        Self::register(device, map(bytes)?, bytes, Allocation::Pages, share)
     }
 
     fn adopt<D: Device>(
@@ -234,12 +229,27 @@ impl Block {
     }
 }
 
+/// Maps pages of zeros.
+fn map(bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the system chooses an address at which nothing is mapped.
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
+    let mapped = mapped.map_err(|error| VerbError {
+        verb: "mmap",
+        cause: Cause::System(error.into()),
+    })?;
+    NonNull::new(mapped.cast()).ok_or(MemoryError::TooLarge(bytes))
+}
+
 /// Frees memory according to its origin.
 fn free(memory: NonNull<u8>, capacity: usize, owner: &Allocation) {
     match owner {
-        // SAFETY: the memory was allocated with this layout. It is freed once: by its block, or
-        // here if there is no block.
-        Allocation::Layout(layout) => unsafe { dealloc(memory.as_ptr(), *layout) },
+        // SAFETY: the memory was mapped with this length. It is unmapped once, by its block, or here
+        // if there is no block; and nothing refers to it any more.
+        Allocation::Pages => {
+            let unmapped = unsafe { munmap(memory.as_ptr().cast(), capacity) };
+            debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+        }
         // SAFETY: these are the parts of a vector that was disassembled; with length zero, no byte
         // needs to be initialised.
         Allocation::Vec => drop(unsafe { Vec::from_raw_parts(memory.as_ptr(), 0, capacity) }),

@@ -16,7 +16,8 @@ use crate::provider::Device;
 /// A pool of registered buffers. Any thread can use it, and its buffers can be dropped on any
 /// thread. Clones refer to the same pool.
 ///
-/// The buffer sizes are 256 bytes, 1 KiB, 4 KiB, 16 KiB and so on by factors of four. Dropped
+/// The buffer sizes are 256 bytes, 1 KiB, 4 KiB, 16 KiB and so on by factors of four. From 256 KiB
+/// on there are also sizes of five quarters, for a message with an item of such a size. Dropped
 /// buffers return to the pool, which takes them back when it is used next, when another pool of its
 /// budget lacks memory, or by [`collect`](Self::collect). Small buffers share blocks, which are
 /// registered once.
@@ -102,9 +103,13 @@ pub struct PoolStats {
     pub used: usize,
 }
 
-/// The number of size classes, and the size of the smallest.
-const CLASSES: usize = 12;
+/// The number of size classes by factors of four, and the size of the smallest.
+const POWERS: usize = 12;
 const SMALLEST_SIZE: u32 = 256;
+/// The first of the classes, 1 MiB, before which there is one of five quarters of the size before.
+/// Those have the numbers that follow.
+const FIRST_LARGE: usize = 6;
+const CLASSES: usize = POWERS + POWERS - FIRST_LARGE;
 /// The size of a block of small buffers.
 const BLOCK_BYTES: usize = 1 << 18;
 /// Blocks that are not full may have the budget divided by this.
@@ -118,19 +123,36 @@ fn size_class(bytes: u32) -> Option<(usize, u32)> {
     let class = bits
         .saturating_sub(SMALLEST_SIZE.trailing_zeros())
         .div_ceil(2) as usize;
-    (class < CLASSES).then(|| (class, SMALLEST_SIZE << (2 * class)))
+    if class >= POWERS {
+        return None;
+    }
+    let size = SMALLEST_SIZE << (2 * class);
+    // Five quarters of the size before.
+    let between = size / 16 * 5;
+    Some(if class >= FIRST_LARGE && bytes <= between {
+        (POWERS + class - FIRST_LARGE, between)
+    } else {
+        (class, size)
+    })
 }
 
 #[cfg(test)]
 #[test]
 fn a_class_is_the_smallest_that_has_room() {
+    const KIB: u32 = 1 << 10;
     for (bytes, size) in [
         (0, 256),
         (1, 256),
         (256, 256),
-        (257, 1024),
-        (1024, 1024),
-        (1025, 4096),
+        (257, KIB),
+        (KIB, KIB),
+        (KIB + 1, 4 * KIB),
+        (65 * KIB, 256 * KIB),
+        (256 * KIB, 256 * KIB),
+        (256 * KIB + 1, 320 * KIB),
+        (320 * KIB + 1, KIB * KIB),
+        (KIB * KIB + 1, 1280 * KIB),
+        (1280 * KIB + 1, 4096 * KIB),
         (1 << 30, 1 << 30),
     ] {
         assert_eq!(
@@ -140,6 +162,21 @@ fn a_class_is_the_smallest_that_has_room() {
         );
     }
     assert_eq!(size_class((1 << 30) + 1), None);
+}
+
+/// Each class has a number of its own.
+#[cfg(test)]
+#[test]
+fn classes_are_numbered_one_by_one() {
+    let sizes = (0..POWERS).flat_map(|power| {
+        let size = SMALLEST_SIZE << (2 * power);
+        [size, size + size / 4]
+    });
+    let mut classes: Vec<_> = sizes.filter_map(size_class).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let numbers: Vec<_> = classes.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (0..CLASSES).collect::<Vec<_>>());
 }
 
 /// Returns a slot, to which there is no other reference, to its pool.
@@ -360,6 +397,11 @@ impl<D: Device> Pool<D> {
             idle: state.slabs.idle(),
             used: state.slabs.used(),
         }
+    }
+
+    /// Returns the capacity of a buffer for this number of bytes.
+    pub(crate) fn capacity(bytes: u32) -> u32 {
+        size_class(bytes).map_or(bytes, |(_, size)| size)
     }
 
     /// Returns an empty buffer with a capacity of at least `bytes` bytes.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 #[cfg(feature = "tokio")]
-use oncrpc::{ConnectionPermit, ServerControl};
+use oncrpc::{ConnectionPermit, Limit, LimitCounter, ServerControl};
 use oncrpc::{ConnectionStatus, HandlerDeadline, ReceivedMessage};
 use rpcrdma_proto::connection::ServedCallId;
 
@@ -90,33 +90,28 @@ impl Drop for Place {
     }
 }
 
-/// Ends at a handler's deadline.
+/// Ends at a handler's deadline. It wakes nothing: the dispatcher wakes handlers whose time has
+/// passed.
 pub(super) enum HandlerTime {
     Endless,
-    /// The timer starts only when the handler waits, which few do.
     #[cfg(feature = "tokio")]
-    Until(Instant, Arc<ConnectionPermit>),
-    #[cfg(feature = "tokio")]
-    Runs(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Until(Instant, LimitCounter),
 }
 
 impl Future for HandlerTime {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        #[cfg(feature = "tokio")]
-        {
-            let this = self.get_mut();
-            if let Self::Until(at, permit) = this {
-                *this = Self::Runs(Box::pin(permit.handler_time(Some(*at))));
-            }
-            if let Self::Runs(time) = this {
-                return time.as_mut().poll(cx);
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        match &*self {
+            Self::Endless => Poll::Pending,
+            #[cfg(feature = "tokio")]
+            Self::Until(at, _) if Instant::now() < *at => Poll::Pending,
+            #[cfg(feature = "tokio")]
+            Self::Until(_, counter) => {
+                counter.reached(Limit::HandlerTime);
+                Poll::Ready(())
             }
         }
-        #[cfg(not(feature = "tokio"))]
-        let _ = cx;
-        Poll::Pending
     }
 }
 
@@ -130,7 +125,7 @@ impl CallLimits {
             Some(permit) => {
                 permit.count_call();
                 let at = permit.handler_due();
-                let time = at.map(|at| HandlerTime::Until(at, permit.clone()));
+                let time = at.map(|at| HandlerTime::Until(at, permit.limit_counter()));
                 HandlerDeadline::new(at, time.unwrap_or(HandlerTime::Endless))
             }
         }
@@ -195,7 +190,7 @@ impl Permit {
         false
     }
 
-    pub(super) fn memory_limit(&self) -> std::sync::Arc<dyn crate::driver::MemoryLimit> {
+    pub(super) fn peer_limits(&self) -> std::sync::Arc<dyn crate::driver::PeerLimits> {
         match *self {}
     }
 
@@ -210,11 +205,12 @@ mod limited {
     use std::fmt;
     use std::pin::Pin;
     use std::sync::Arc;
+    use std::time::Duration;
 
-    use oncrpc::ConnectionPermit;
+    use oncrpc::{ConnectionPermit, Limit};
 
     use super::{ArrivedCall, CallLimits, Context};
-    use crate::driver::MemoryLimit;
+    use crate::driver::PeerLimits;
 
     /// A connection's share of the limits, and its calls that wait for them.
     ///
@@ -239,8 +235,8 @@ mod limited {
             CallLimits(Some(self.shared.clone()))
         }
 
-        pub(in super::super) fn memory_limit(&self) -> Arc<dyn MemoryLimit> {
-            Arc::new(PeerMemory(self.shared.clone()))
+        pub(in super::super) fn peer_limits(&self) -> Arc<dyn PeerLimits> {
+            Arc::new(Transfers(self.shared.clone()))
         }
 
         /// Returns the call if there is room for it; otherwise queues it.
@@ -278,17 +274,25 @@ mod limited {
         }
     }
 
-    /// The registered memory that the calls of a connection's peer hold.
+    /// The limits of the transfers of a connection's peer.
     #[derive(Debug)]
-    struct PeerMemory(Arc<ConnectionPermit>);
+    struct Transfers(Arc<ConnectionPermit>);
 
-    impl MemoryLimit for PeerMemory {
+    impl PeerLimits for Transfers {
         fn hold(&self, bytes: usize, is_scarce: bool) -> bool {
             self.0.hold(bytes, is_scarce)
         }
 
         fn release(&self, bytes: usize) {
             self.0.release(bytes);
+        }
+
+        fn transfer_time(&self) -> Option<Duration> {
+            self.0.transfer_time()
+        }
+
+        fn timed_out(&self) {
+            self.0.reached(Limit::TransferTime);
         }
     }
 

@@ -103,7 +103,7 @@ impl Connections {
                 continue;
             };
             if let Some(permit) = &client.permit {
-                driver.limit_memory(id, permit.memory_limit());
+                driver.limit_peer(id, permit.peer_limits());
             }
             if self.clients.len() <= id.index() {
                 self.clients.resize_with(id.index() + 1, || None);

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 #[cfg(feature = "tokio")]
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 #[cfg(feature = "tokio")]
@@ -25,6 +26,9 @@ use crate::provider::Device;
 
 /// The maximum number of spare handlers for the next calls.
 const MAX_FREE: usize = 256;
+
+/// The shortest time from one look at all deadlines to the next.
+const MIN_ALARM_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A call of a peer, with its connection.
 pub(super) type CallOfConnection = (ConnectionId, ServedCallId);
@@ -49,6 +53,9 @@ pub(super) trait Handler {
 
     /// Records that the handler waits.
     fn wait(&mut self);
+
+    /// Returns the deadline of the handler, if there is one.
+    fn due(&self) -> Option<Instant>;
 
     /// Removes the finished call.
     fn finish(&mut self);
@@ -111,16 +118,19 @@ struct Slot<F, X> {
     call: Option<Incoming>,
     /// The number of bytes of the call, as its limits count them.
     len: usize,
+    due: Option<Instant>,
     place: Place,
 }
 
 impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
     fn begin(&mut self, call: Incoming, message: ReceivedMessage, memory: OutgoingReply) {
         self.len = call.limits.bytes(&message);
+        let (due, time) = call.limits.begin().into_parts();
+        self.due = due;
         let job = Job {
             message,
             peer: call.peer.clone(),
-            deadline: call.limits.begin(),
+            deadline: HandlerDeadline::new(due, time),
             memory,
         };
         self.call = Some(call);
@@ -155,6 +165,10 @@ impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
         if let Some(call) = &mut self.call {
             self.place = call.limits.wait(self.len);
         }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.due
     }
 
     fn finish(&mut self) {
@@ -206,6 +220,7 @@ macro_rules! source {
                     future: Box::pin(future),
                     call: None,
                     len: 0,
+                    due: None,
                     place: Place::default(),
                 })
             }
@@ -223,7 +238,22 @@ source! {
 }
 
 /// A handler that waits.
-struct WaitingHandler<H: ?Sized>(Option<Box<H>>);
+struct WaitingHandler<H: ?Sized> {
+    handler: Option<Box<H>>,
+    due: Option<Instant>,
+    /// Wakes it at its deadline.
+    waker: Option<Waker>,
+}
+
+impl<H: Handler + ?Sized> WaitingHandler<H> {
+    fn new(handler: Box<H>) -> Self {
+        Self {
+            due: handler.due(),
+            handler: Some(handler),
+            waker: None,
+        }
+    }
+}
 
 /// The outcome of polling a handler that waits.
 enum Progress<H: ?Sized> {
@@ -236,7 +266,7 @@ impl<H: Handler + ?Sized> Future for WaitingHandler<H> {
     type Output = Progress<H>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(mut handler) = self.0.take() else {
+        let Some(mut handler) = self.handler.take() else {
             return Poll::Pending;
         };
         if let Poll::Ready(served) = handler.poll(cx) {
@@ -245,7 +275,11 @@ impl<H: Handler + ?Sized> Future for WaitingHandler<H> {
         if let Some(call) = handler.readiness() {
             return Poll::Ready(Progress::Ready(call, handler));
         }
-        self.0 = Some(handler);
+        self.handler = Some(handler);
+        if self.due.is_some() && self.waker.is_none() {
+            // It stays the same while the handler waits.
+            self.waker = Some(cx.waker().clone());
+        }
         Poll::Pending
     }
 }
@@ -261,6 +295,10 @@ pub(super) struct Dispatcher<S, H: ?Sized> {
     /// Spare handlers, whose memory the next calls reuse.
     free: Vec<Box<H>>,
     waiting: FuturesUnordered<WaitingHandler<H>>,
+    /// A time before which no handler has to end.
+    next_due: Option<Instant>,
+    /// The driver's alarms that were noticed.
+    alarms: u64,
 }
 
 impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
@@ -271,6 +309,8 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
             items: Vec::new(),
             free: Vec::new(),
             waiting: FuturesUnordered::new(),
+            next_due: None,
+            alarms: 0,
         }
     }
 
@@ -303,7 +343,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
             }
             Poll::Pending => {
                 handler.wait();
-                self.waiting.push(WaitingHandler(Some(handler)));
+                self.push(driver, handler);
             }
         }
     }
@@ -316,11 +356,14 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         cx: &mut Context<'_>,
     ) -> usize {
         let mut count = 0;
+        if self.next_due.is_some() && driver.alarms() != self.alarms {
+            self.wake_due(driver);
+        }
         while let Poll::Ready(Some(progress)) = self.waiting.poll_next_unpin(cx) {
             match progress {
                 Progress::Ready(call, handler) => {
                     peer_is_ready(driver, call);
-                    self.waiting.push(WaitingHandler(Some(handler)));
+                    self.push(driver, handler);
                 }
                 Progress::Served(served, handler) => {
                     if let Some(call) = handler.readiness() {
@@ -335,6 +378,38 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         count
     }
 
+    /// Keeps a handler that waits, until its deadline.
+    fn push<D: Device>(&mut self, driver: &mut Driver<D>, handler: Box<H>) {
+        let handler = WaitingHandler::new(handler);
+        if let Some(due) = handler.due
+            && self.next_due.is_none_or(|next| due < next)
+        {
+            self.next_due = Some(due);
+            driver.set_alarm(due);
+        }
+        self.waiting.push(handler);
+    }
+
+    /// Wakes the handlers whose time has passed. Their deadlines are looked at only when one may
+    /// have passed: once in the time of a handler, if the handlers end in time.
+    #[cold]
+    fn wake_due<D: Device>(&mut self, driver: &mut Driver<D>) {
+        self.alarms = driver.alarms();
+        let now = Instant::now();
+        let mut next: Option<Instant> = None;
+        for waiting in self.waiting.iter_mut() {
+            match (waiting.due, &waiting.waker) {
+                (Some(due), Some(waker)) if due <= now => waker.wake_by_ref(),
+                (Some(due), _) => next = Some(next.map_or(due, |next| next.min(due))),
+                (None, _) => {}
+            }
+        }
+        self.next_due = next;
+        if let Some(next) = next {
+            driver.set_alarm(next.max(now + MIN_ALARM_INTERVAL));
+        }
+    }
+
     fn reply<D: Device>(&mut self, driver: &mut Driver<D>, served: CompletedCall) {
         let CompletedCall {
             call,
@@ -345,6 +420,11 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         let Some(mut reply) = reply else {
             return reject(driver, call);
         };
+        let bytes = reply.header.len() + reply.body.len();
+        if !driver.hold_reply(call.0, call.1, bytes) {
+            tracing::debug!("a reply is dropped with its connection");
+            return;
+        }
         let items = &mut self.items;
         if let Err(error) = message::register_items(driver.pool(), &reply.body, items) {
             tracing::warn!(%error, "a reply is dropped for want of memory");

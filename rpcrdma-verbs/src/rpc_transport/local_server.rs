@@ -89,9 +89,28 @@ impl<P: LocalPrograms> LocalServer<P> {
         }
     }
 
-    /// Sets the control: the admission of peers, and the limits. Time limits need tokio's timers.
+    /// Sets the control: the admission of peers, and the limits, for connections from now on. A
+    /// rejected peer receives the reason. Servers with the same control share the limits, over TCP,
+    /// too. Without a control every peer is admitted, and there are no limits beside those of
+    /// [`Config`] and of the driver's memory. No runtime is needed.
+    ///
+    /// ```
+    /// # use oncrpc::{Limit, Router, ServerControl, ServerLimits};
+    /// # use rpcrdma_verbs::driver::Driver;
+    /// # use rpcrdma_verbs::memory::Budget;
+    /// # use rpcrdma_verbs::provider::software::Fabric;
+    /// # use rpcrdma_proto::connection::Config;
+    /// # use rpcrdma_verbs::LocalServer;
+    /// # let mut driver = Driver::new(&Fabric::new().device(), &Budget::new(64 << 20), 1024)?;
+    /// # let address = "192.0.2.1:20049".parse()?;
+    /// let mut server = LocalServer::bind(&mut driver, address, Config::server(), Router::new())?;
+    /// let control = ServerControl::new(ServerLimits::new().max_connections(100));
+    /// server.control(&control);
+    /// assert_eq!(control.stats().reached(Limit::Connections), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "tokio")]
-    pub(super) fn control(&mut self, control: &oncrpc::ServerControl) {
+    pub fn control(&mut self, control: &oncrpc::ServerControl) {
         self.connections.admit_by(Admission::By(control.clone()));
     }
 

@@ -18,7 +18,7 @@ use super::logging::logs_calls;
 use super::retained::RetainedReceive;
 use super::{Connection, ConnectionAction, WrContext, slot_mut};
 use crate::driver::events::{Payload, PlacedItem};
-use crate::memory::{Buf, BufCache, Frozen, PostedBuf};
+use crate::memory::{Buf, BufCache, Frozen, Pool, PostedBuf};
 use crate::provider::{Device, Operation, RemoteMemory};
 use crate::queue::{BufRange, ExtraSegments, ReceiveBuffer};
 
@@ -179,6 +179,7 @@ impl<D: Device> Connection<D> {
             } => self.payload(buffer, bytes),
             Place::Placed { length } => {
                 let place = self.session.served_slot(call);
+                self.transferred(place);
                 let (whole, begin) = self.served.get_mut(place)?.assembly.take()?;
                 let bytes = begin as usize..(begin + length) as usize;
                 Some(Payload {
@@ -593,16 +594,17 @@ impl<D: Device> Connection<D> {
         reads: &[(u32, Segment)],
     ) -> Option<CallAssembly> {
         let length = self.session.call_length(call)?;
-        if !self.hold(call, length) {
-            return None;
-        }
         let longest = reads
             .iter()
             .filter(|(_, from)| from.length >= PAGE)
             .max_by_key(|(_, from)| from.length);
         let begin = longest.map_or(0, |(at, _)| at.wrapping_neg() % PAGE);
-        let mut buf = self.take_buf_cold(length.checked_add(begin)?)?;
-        buf.set_len(begin + length);
+        let bytes = length.checked_add(begin)?;
+        if !self.hold(call, Pool::<D>::capacity(bytes) as usize) {
+            return None;
+        }
+        let mut buf = self.take_buf_cold(bytes)?;
+        buf.set_len(bytes);
         Some(CallAssembly { buf, begin })
     }
 

@@ -1,8 +1,8 @@
-//! Hostile peers: the resources that they take of a server, and their effect on other clients.
+//! Peers that mean harm: what they take of a server, and what others notice of them.
 //!
-//! The server runs on a separate thread, whose heap is measured. The hostile peers have a separate
-//! address. Another client measures the latency of its calls, alternately with and without an
-//! attack.
+//! The server runs on a thread of its own, whose heap is measured. The peers have an address of
+//! their own. While they attack and while they do not, in turns, another client measures how long
+//! its calls take.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::AllocationInfo;
 use oncrpc::xdr::Text;
-use oncrpc::{Channel, Context, Limit, Router, RpcError, ServerControl, ServerLimits};
+use oncrpc::{Channel, Context, Limit, Router, RpcError, ServerControl, ServerLimits, ServerStats};
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults, Service};
 use rpcrdma_rpc_tests::kv::{PutArgs, owned};
 use socket2::SockRef;
@@ -20,15 +20,15 @@ use tokio::sync::oneshot;
 
 use super::{key, run_within, until};
 
-/// The services of the server.
-pub type AttackedRouter = Router<(kv1::Server<LargeResults>, ())>;
+/// What the server offers.
+pub type AttackedRouter = Router<(kv1::Server<Heavy>, ())>;
 
-/// A transport to attack.
+/// A transport that is attacked.
 pub trait Transport: Copy + Send + 'static {
-    /// The bytes that the server may use in addition to the peer's budget.
+    /// Bytes that the server may take beside the peer's budget.
     const FIXED: usize;
 
-    /// Serves until the future is dropped.
+    /// Serves until it is dropped.
     fn serve(
         self,
         router: AttackedRouter,
@@ -36,24 +36,34 @@ pub trait Transport: Copy + Send + 'static {
         bound: mpsc::Sender<SocketAddr>,
     ) -> impl Future<Output = ()>;
 
-    /// Connects a well-behaved client.
+    /// Connects a client that means no harm.
     fn connect(self, server: SocketAddr) -> impl Future<Output = Channel> + Send;
 }
 
-/// The bytes of a GET result.
+/// Bytes of a result of GET.
 pub const RESULT: usize = 64 << 10;
+/// The key whose result has more bytes, and their number.
+pub const LARGE: u8 = b'l';
+pub const LARGE_RESULT: usize = 256 << 10;
 
-/// Creates new results for each call, and waits forever if requested.
+/// The key whose PUT takes longer than transfers may take.
+pub const SLOW: &str = "slow";
+
+/// Makes new results for each call, and waits for ever if it is told to.
 #[derive(Debug)]
-pub struct LargeResults;
+pub struct Heavy;
 
-impl Service for LargeResults {
-    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
-        let value = vec![7; RESULT].into();
+impl Service for Heavy {
+    async fn get(&self, _: &Context, key: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        let is_large = key.as_bytes() == [LARGE];
+        let value = vec![7; if is_large { LARGE_RESULT } else { RESULT }].into();
         Ok(owned::GetRes::True(owned::GetOk { value }.into()).into())
     }
 
-    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+    async fn put(&self, _: &Context, args: PutArgs<'_>) -> Result<(), RpcError> {
+        if args.key.as_bytes() == SLOW.as_bytes() {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+        }
         Ok(())
     }
 
@@ -66,7 +76,7 @@ impl Service for LargeResults {
 }
 
 pub const MIB: usize = 1 << 20;
-/// The connections of one peer.
+/// Connections of one peer.
 pub const CONNECTIONS: usize = 100;
 
 fn limits() -> ServerLimits {
@@ -79,8 +89,8 @@ fn limits() -> ServerLimits {
         .handler_time(Some(Duration::from_millis(500)))
 }
 
-/// The maximum memory that a peer with all of its connections can make the server hold: its budget,
-/// the fixed memory of each connection, and one result per connection that exceeds the budget.
+/// What a peer with all of its connections can make the server hold: its budget, what each
+/// connection always has, and of each connection a result that exceeds the budget.
 const BUDGET: usize = 8 * MIB + CONNECTIONS * ((96 << 10) + RESULT);
 
 struct Running {
@@ -99,8 +109,8 @@ impl Running {
         let thread = std::thread::spawn(move || {
             allocation_counter::measure(|| {
                 on_this_thread(async {
-                    let router = Router::new().add_service(kv1::serve(LargeResults));
-                    // The server does not wait for calls that never end.
+                    let router = Router::new().add_service(kv1::serve(Heavy));
+                    // Calls that never end are not waited for.
                     tokio::select! {
                         () = transport.serve(router, controlled, bound) => {}
                         _ = ended => {}
@@ -116,7 +126,7 @@ impl Running {
         }
     }
 
-    /// Ends the server, and returns the peak size of its heap in bytes.
+    /// Ends the server, and returns the most bytes that its heap had.
     fn peak(self) -> usize {
         drop(self.end);
         usize::try_from(self.thread.join().unwrap().bytes_max).unwrap()
@@ -128,8 +138,7 @@ fn on_this_thread(future: impl Future<Output = ()>) {
     runtime.enable_all().build().unwrap().block_on(future);
 }
 
-/// Opens a connection of the hostile peer, which resets the connection when it ends. The system's
-/// buffers are small.
+/// A connection of the peer that attacks, which cuts it when it ends. The system buffers little.
 pub async fn hostile(server: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
@@ -141,7 +150,7 @@ pub async fn hostile(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Attacks on a separate thread until it is dropped.
+/// Attacks on a thread of its own until it is dropped.
 struct Attack {
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -174,10 +183,13 @@ impl Drop for Attack {
     }
 }
 
-/// Waits until a peer has all the resources that it can get.
+/// Waits until a peer has all that it can get, but not for ever: it may go on.
 async fn settle(control: &ServerControl) {
     let (mut before, mut unchanged) = (None, 0);
-    while unchanged < 5 {
+    for _ in 0..100 {
+        if unchanged == 5 {
+            return;
+        }
         let stats = control.stats();
         let now = Some((stats.calls, stats.bytes));
         unchanged = if now == before { unchanged + 1 } else { 0 };
@@ -186,14 +198,14 @@ async fn settle(control: &ServerControl) {
     }
 }
 
-/// Makes calls, and records the duration of each.
+/// Makes calls, and adds how long each takes.
 async fn measure(kv: &Client<Channel>, times: &mut Vec<Duration>) {
     for number in 0..150 {
         let started = Instant::now();
         assert_eq!(kv.fail(&(9 + number)).await.unwrap(), 9 + number);
         times.push(started.elapsed());
         if number % 10 == 0 {
-            // The call takes memory of the server.
+            // It takes memory of the server.
             let owned::GetRes::True(found) = kv.get(&key("a")).await.unwrap() else {
                 panic!("no value");
             };
@@ -207,27 +219,27 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times[times.len() * percent / 100]
 }
 
-/// The number of attacks, and the maximum number of repetitions: other processes use the machine,
-/// too.
+/// How often a peer attacks, and how often the whole is measured at most: others use the machine.
 const TURNS: usize = 10;
 const ATTEMPTS: usize = 20;
 static ALONE: Mutex<()> = Mutex::new(());
-/// Differences below this value are noise of the machine.
+/// Differences below this are of the machine.
 const NOISE: Duration = Duration::from_micros(200);
 
-/// Lets peers attack repeatedly, until `is_up` each time, and checks the effect on another client
-/// and on the memory of the server.
+/// Lets peers attack in turns, until `is_up` each time, and checks what another client and the
+/// memory of the server notice of it. `is_up` gets the counters, and how often the limit was reached
+/// in this turn.
 pub fn attack<T, F, A>(
     transport: T,
     limit: Limit,
     attack: A,
-    is_up: impl Fn(&ServerControl) -> bool,
+    is_up: impl Fn(&ServerStats, u64) -> bool,
 ) where
     T: Transport,
     F: Future<Output = ()>,
     A: Fn(SocketAddr) -> F + Clone + Send + 'static,
 {
-    // Other tests must not affect the measurement.
+    // What another test takes of the machine is no part of what is measured.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Running::start(transport);
     let (address, control) = (server.address, server.control.clone());
@@ -237,8 +249,13 @@ pub fn attack<T, F, A>(
             let (mut quiet, mut attacked) = (Vec::new(), Vec::new());
             for _ in 0..TURNS {
                 let attacks = attack.clone();
+                let before = control.stats().reached(limit);
                 let attack = Attack::start(move || attacks(address));
-                until(|| is_up(&control)).await;
+                until(|| {
+                    let stats = control.stats();
+                    is_up(&stats, stats.reached(limit) - before)
+                })
+                .await;
                 settle(&control).await;
                 measure(&kv, &mut attacked).await;
                 let bytes = control.stats().bytes;
@@ -265,6 +282,6 @@ pub fn attack<T, F, A>(
     });
     let peak = server.peak();
     println!("{limit}: {peak} bytes at most");
-    // The runtime, the other client, and the lists of open connections and calls.
+    // The runtime, the other client, and the lists of what is open.
     assert!(peak <= BUDGET + T::FIXED, "{peak} bytes");
 }
