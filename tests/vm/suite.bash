@@ -7,6 +7,9 @@ load_seconds=${RPCRDMA_LOAD_SECONDS:-30}
 # In which set-ups the kernel mounts the NFS server: it takes minutes.
 mount_setups=${RPCRDMA_MOUNT_SETUPS:-rxe-6.1}
 
+# Whether jobs that have a long form run it.
+long=${RPCRDMA_VM_LONG:-0}
+
 # Names of scripts in guest/jobs, and how many seconds each may take.
 jobs=(
     "conformance 180"
@@ -23,9 +26,10 @@ jobs=(
     "mount 480"
     "mount_dir 480"
     "mount_rpcbind 120"
+    "mount_workloads $((long ? 3600 : 400))"
     "mount_kill 240"
-    "mount_cuts $((120 + 2 * load_seconds))"
-    "nfs_compare 480"
+    "mount_cuts $((180 + 3 * load_seconds))"
+    "nfs_compare 1800"
     "linux 120"
     "iwarp 240"
     "iwarp_mount 300"
@@ -39,8 +43,12 @@ build() {
     local file name
     need cmake g++ libclang-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
     mkdir -p "$1"
-    ln -s "$("$here/image" fsx)/fsx" "$1/fsx"
-    rustc -O --edition 2024 -o "$1/files" "$here/guest/files.rs"
+    for name in fsx pjdfstest; do
+        ln -s "$("$here/image" "$name")/$name" "$1/$name"
+    done
+    for name in files cases; do
+        rustc -O --edition 2024 -o "$1/$name" "$here/guest/$name.rs"
+    done
     # A tree of files to unpack.
     tar -cf "$1/sources.tar" -C "$here/../.." nfs
     built "${test_programs[@]/#/--test=}" >"$work/built"
@@ -65,8 +73,6 @@ suite() {
     prepare "$1"
     for name in "${jobs[@]}"; do
         [[ $name != mount* || $name == mount_cuts* || " $mount_setups " == *" $1 "* ]] || continue
-        # There a connection over RDMA is one of TCP.
-        [[ $name != mount_cuts* || $1 == siw* ]] || continue
         # It measures: with `.ci/long machines`, or by its name.
         [[ $name != nfs_compare* || " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_COMPARE-}" == *nfs_compare* ]] || continue
         [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
@@ -75,6 +81,9 @@ suite() {
         chosen+=("$name")
         limit=$((limit + ${name##* } + 30))
     done
+    if [[ " ${chosen[*]}" =~ \ (mount_workloads|nfs_compare)\  ]]; then
+        more_archives+=("$("$here/image" workloads)/archive.cpio")
+    fi
     settings "$folder/guest" run_job "$(printf '%s\n' "${chosen[@]}")"
     add_files "$folder/guest" "$work"/tests/*
     echo "==== $setup: Linux $(cat "$kernel/version")"
