@@ -26,7 +26,7 @@ jobs=(
     "mount 480"
     "mount_dir 480"
     "mount_rpcbind 120"
-    "mount_workloads $((long ? 3600 : 400))"
+    "mount_workloads $((long ? 7200 : 600))"
     "mount_kill 240"
     "mount_cuts $((180 + 3 * load_seconds))"
     "nfs_compare 1800"

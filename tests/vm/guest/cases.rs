@@ -155,7 +155,7 @@ fn data(dir: &Path) -> io::Result<()> {
 
 /// Each name is removed once it is listed, while the directory is read.
 fn readdir_and_remove(dir: &Path) -> io::Result<()> {
-    let count = 300;
+    let count = 200;
     for number in 0..count {
         File::create_new(dir.join(format!("file.{number}")))?;
     }

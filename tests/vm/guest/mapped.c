@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, PAGES = 16, SIZE = PAGE * PAGES, NAMES = 200 };
+enum { PAGE = 4096, PAGES = 16, SIZE = PAGE * PAGES, NAMES = 50 };
 
 static void ensure(int holds, const char *what)
 {
