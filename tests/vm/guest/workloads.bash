@@ -158,15 +158,20 @@ mapped() {
     rm "$at/mapped" "$at/mapped.c"
 }
 
-# Those in the configuration fail with Linux's server, too.
+# Those in the configuration fail with Linux's server, too. The short form leaves out modes, owners and times, which have most of
+# the tests.
 posix() {
+    local patterns=()
+    [ "$long" = 1 ] || patterns=(open:: rename:: link:: rmdir::)
     mkdir -p /tmp/second-file-system "$at/posix"
     chmod 755 "$at/posix"
-    ./pjdfstest -c guest/pjdfstest.toml -p "$at/posix" -s /tmp/second-file-system >/tmp/posix.log || {
-        grep -A 8 -E 'FAILED|UNEXPECTEDLY' /tmp/posix.log
+    ./pjdfstest -c guest/pjdfstest.toml -p "$at/posix" -s /tmp/second-file-system "${patterns[@]}" >/tmp/posix.log || {
+        grep -A 4 -E 'FAILED|UNEXPECTEDLY' /tmp/posix.log
         return 1
     }
-    tail -n 1 /tmp/posix.log >/tmp/posix.summary
+    # It would succeed without any.
+    tail -n 1 /tmp/posix.log | tee /tmp/posix.summary
+    grep -qE '[1-9][0-9]+ passed' /tmp/posix.summary
     rm -rf "$at/posix"
 }
 
