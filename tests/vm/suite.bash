@@ -7,6 +7,9 @@ load_seconds=${RPCRDMA_LOAD_SECONDS:-30}
 # The set-ups in which the kernel mounts the NFS server, which takes minutes.
 mount_setups=${RPCRDMA_MOUNT_SETUPS:-rxe-6.1}
 
+# Whether jobs that have a long form run it.
+long=${RPCRDMA_VM_LONG:-0}
+
 # The names of scripts in guest/jobs, and their time limits in seconds.
 jobs=(
     "conformance 180"
@@ -24,9 +27,10 @@ jobs=(
     "mount_dir 480"
     "mount_rpcbind 120"
     "mount_systemd 150"
+    "mount_workloads $((long ? 7200 : 600))"
     "mount_kill 240"
-    "mount_cuts $((120 + 2 * load_seconds))"
-    "nfs_compare 480"
+    "mount_cuts $((180 + 3 * load_seconds))"
+    "nfs_compare 1800"
     "linux 120"
     "iwarp 240"
     "iwarp_mount 300"
@@ -43,8 +47,12 @@ build() {
     local file name
     need cmake g++ libclang-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
     mkdir -p "$1" "$2"
-    ln -s "$("$here/image" fsx)/fsx" "$1/fsx"
-    rustc -O --edition 2024 -o "$1/files" "$here/guest/files.rs"
+    for name in fsx pjdfstest; do
+        ln -s "$("$here/image" "$name")/$name" "$1/$name"
+    done
+    for name in files cases; do
+        rustc -O --edition 2024 -o "$1/$name" "$here/guest/$name.rs"
+    done
     # A file tree to unpack.
     tar -cf "$1/sources.tar" -C "$here/../.." nfs
     cp "$here/../../rpcrdma-verbs/cli/deploy"/*.service "$1"
@@ -73,8 +81,6 @@ suite() {
     prepare "$1"
     for name in "${jobs[@]}"; do
         [[ $name != mount* || $name == mount_cuts* || " $mount_setups " == *" $1 "* ]] || continue
-        # With siw, a connection over RDMA uses TCP.
-        [[ $name != mount_cuts* || $1 == siw* ]] || continue
         # This job measures: it runs with `.ci/long machines`, or if it is named.
         [[ $name != nfs_compare* || " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_COMPARE-}" == *nfs_compare* ]] || continue
         [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
@@ -83,6 +89,9 @@ suite() {
         chosen+=("$name")
         limit=$((limit + ${name##* } + 30))
     done
+    if [[ " ${chosen[*]}" =~ \ (mount_workloads|nfs_compare)\  ]]; then
+        more_archives+=("$("$here/image" workloads)/archive.cpio")
+    fi
     settings "$folder/guest" run_job "$(printf '%s\n' "${chosen[@]}")"
     add_files "$folder/guest" "$work"/tests/*
     echo "==== $setup: Linux $(cat "$kernel/version")"

@@ -1,7 +1,7 @@
 //! Measures a file system: `files transfer FILE read|write BYTES BLOCK THREADS SECONDS` moves
 //! blocks with O_DIRECT, at random offsets if they are smaller than 64 KiB, and prints blocks per
 //! second; `files names DIR COUNT THREADS` creates, looks up and removes files, and prints the rate
-//! of each; `files check DIR SECONDS` changes names, none of which may be changed twice; `files
+//! of each; `files fill DIR COUNT THREADS` creates empty files; `files check DIR SECONDS` changes names, none of which may be changed twice; `files
 //! commit DIR SECONDS` writes and synchronizes (see the jobs `mount_cuts` and `mount_kill`).
 
 use std::env;
@@ -122,6 +122,14 @@ fn names(dir: &Path, count: u64, threads: u64) -> io::Result<()> {
     Ok(())
 }
 
+fn fill(dir: &Path, count: u64, threads: u64) -> io::Result<()> {
+    each(threads, |thread| {
+        let mut numbers = (thread..count).step_by(threads as usize);
+        numbers
+            .try_for_each(|number| File::create_new(dir.join(format!("file-{number}"))).map(drop))
+    })
+}
+
 /// Writes and synchronizes files with contents that match their names, and renames, links and
 /// removes them, for some time. No operation may fail, and none may be executed twice.
 fn check(dir: &Path, time: u64) -> io::Result<()> {
@@ -238,6 +246,7 @@ fn run(arguments: &[&str]) -> io::Result<()> {
             number(time)?,
         ),
         ["names", dir, count, threads] => names(Path::new(dir), number(count)?, number(threads)?),
+        ["fill", dir, count, threads] => fill(Path::new(dir), number(count)?, number(threads)?),
         ["check", dir, time] => check(Path::new(dir), number(time)?),
         ["commit", dir, time] => commit(Path::new(dir), number(time)?),
         _ => Err(io::Error::other("see the head of files.rs")),
