@@ -22,7 +22,7 @@ pub(crate) enum Codec {
     /// The crate `fastxdr`.
     Fastxdr,
     /// The crate `xdr-codec`, with code that its `xdrgen` generates.
-    XdrCodec,
+    CrateXdr,
 }
 
 impl Codec {
@@ -34,7 +34,7 @@ impl Codec {
         Self::Reencode,
         Self::Rpcgen,
         Self::Fastxdr,
-        Self::XdrCodec,
+        Self::CrateXdr,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -48,7 +48,7 @@ impl Codec {
             Self::Memcpy => "memcpy",
             Self::Rpcgen => "rpcgen",
             Self::Fastxdr => "fastxdr",
-            Self::XdrCodec => "xdr-codec",
+            Self::CrateXdr => "xdr-codec",
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn start(messages: &[Message], target: &Path) -> Peers {
         messages,
     );
     peers.add(Codec::Fastxdr, crates("fastxdr"), messages);
-    peers.add(Codec::XdrCodec, crates("xdr-codec"), messages);
+    peers.add(Codec::CrateXdr, crates("xdr-codec"), messages);
     peers
 }
 

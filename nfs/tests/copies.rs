@@ -79,7 +79,7 @@ impl File {
     fn registered(&self, len: usize) -> SharedBytes {
         let mut buf = self.channel.item_buf(len);
         for (at, byte) in buf.iter_mut().enumerate() {
-            *byte = (at % 251) as u8;
+            *byte = u8::try_from(at % 251).unwrap();
         }
         buf.into_shared(len)
     }
