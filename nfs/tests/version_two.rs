@@ -26,6 +26,12 @@ use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 
 type Nfs = Client<LocalChannel<SoftwareDevice>>;
 
+/// Serves the calls that have arrived at a driver.
+type Serve = Box<dyn FnMut(&mut Driver<SoftwareDevice>)>;
+
+/// Makes a call.
+type Run = Box<dyn Fn(&mut World, &Files)>;
+
 /// What both ends are configured for.
 #[derive(Clone, Copy)]
 enum Transport {
@@ -100,7 +106,7 @@ struct World {
     near: Driver<SoftwareDevice>,
     far: Driver<SoftwareDevice>,
     /// Serves the calls that have arrived.
-    serve: Box<dyn FnMut(&mut Driver<SoftwareDevice>)>,
+    serve: Serve,
     channel: LocalChannel<SoftwareDevice>,
     nfs: Nfs,
 }
@@ -200,7 +206,7 @@ fn place<'a>(dir: &'a [u8], name: &'a str) -> Diropargs3<'a> {
 /// An operation, and what it is about.
 struct Operation {
     name: &'static str,
-    run: Box<dyn Fn(&mut World, &Files)>,
+    run: Run,
 }
 
 /// The handles of the root, of a file of 1 MiB, and of a link of 1,000 bytes.
