@@ -28,6 +28,7 @@ jobs=(
     "nfs_compare 480"
     "linux 120"
     "iwarp 240"
+    "iwarp_peer_to_peer 180"
     "iwarp_mount 300"
 )
 
