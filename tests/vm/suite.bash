@@ -33,6 +33,7 @@ jobs=(
     "nfs_compare 1800"
     "linux 120"
     "iwarp 240"
+    "iwarp_peer_to_peer 180"
     "iwarp_mount 300"
 )
 

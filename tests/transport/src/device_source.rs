@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::provider::iwarp::IwarpDevice;
+use rpcrdma_verbs::provider::iwarp::{self, IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::provider::{Capabilities, Device};
 
@@ -103,6 +103,18 @@ impl DeviceSource for Iwarp {
     }
 }
 
+/// Opens the device of this name. `RPCRDMA_PEER_TO_PEER` sets that mode of iWARP.
+pub fn open(name: &str) -> AnyDevice {
+    if name == iwarp::NAME && std::env::var_os("RPCRDMA_PEER_TO_PEER").is_some() {
+        let config = IwarpConfig {
+            peer_to_peer: true,
+            ..IwarpConfig::default()
+        };
+        return IwarpDevice::new(config).into();
+    }
+    AnyDevice::open(name).expect("a device that works")
+}
+
 /// The device named in the environment, and the server's device if it is another one.
 #[derive(Debug)]
 pub struct Named {
@@ -132,11 +144,11 @@ impl DeviceSource for Named {
     type Device = AnyDevice;
 
     fn open(&self) -> AnyDevice {
-        AnyDevice::open(&self.device).expect("a device that works")
+        open(&self.device)
     }
 
     fn open_server(&self) -> AnyDevice {
-        AnyDevice::open(&self.server).expect("a device that works")
+        open(&self.server)
     }
 
     fn address(&self) -> SocketAddr {

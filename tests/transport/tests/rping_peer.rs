@@ -15,6 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use rpcrdma_transport_tests::device_source;
 use rpcrdma_verbs::provider::RemoteMemory;
 use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::provider::iwarp::IwarpDevice;
@@ -121,7 +122,7 @@ fn with_the_program() {
         return;
     };
     let variable = |name| std::env::var(name).unwrap();
-    let device = AnyDevice::open(&variable("RPCRDMA_DEVICE")).unwrap();
+    let device = device_source::open(&variable("RPCRDMA_DEVICE"));
     let address: IpAddr = variable("RPCRDMA_ADDRESS").parse().unwrap();
     let address = SocketAddr::new(address, PORT);
     match role.as_str() {
