@@ -78,8 +78,8 @@ impl File {
     /// Returns bytes in the memory of the transport.
     fn registered(&self, len: usize) -> SharedBytes {
         let mut buf = self.channel.item_buf(len);
-        for (at, byte) in buf.iter_mut().enumerate() {
-            *byte = u8::try_from(at % 251).unwrap();
+        for (byte, value) in buf.iter_mut().zip((0..251).cycle()) {
+            *byte = value;
         }
         buf.into_shared(len)
     }
