@@ -104,10 +104,11 @@ suite() {
     failed=$((failed + sums[1]))
 }
 
-# Sums the results of a report. A job without a line in it did not end, and has failed.
+# Sums the results of a report, which may be empty. A job without a line in it did not end, and has
+# failed.
 sum() {
     printf '%s\n' "${chosen[@]}" | awk '
-        NR == FNR { if ($1 == "job") { done[$2] = 1; passed += $3; failed += $4 }; next }
+        part == "report" { if ($1 == "job") { done[$2] = 1; passed += $3; failed += $4 }; next }
         !($1 in done) { failed++ }
-        END { print passed + 0, failed + 0 }' "$1" -
+        END { print passed + 0, failed + 0 }' part=report "$1" part=chosen -
 }
