@@ -10,6 +10,9 @@ use std::mem::ManuallyDrop;
 /// fails. A move directly after the construction waits for all stores of the value, which takes
 /// longer than to construct it. Here a push that fails drops nothing, so the compiler constructs
 /// the value in its place.
+///
+/// With a plain `VecDeque`, an RPC with 15 others in flight takes 3 % more time (medians of seven
+/// runs in turns of `rpcrdma-benches count transport/v2-16 1000000`: 298 to 289 ns).
 pub(crate) struct Fifo<T>(VecDeque<ManuallyDrop<T>>);
 
 impl<T> Fifo<T> {

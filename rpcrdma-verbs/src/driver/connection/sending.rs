@@ -395,7 +395,9 @@ fn write_message(
     (scratch, header): (&[u8], usize),
     out: &mut [u8],
 ) {
-    copy_header(out, scratch, header);
+    if let (Some(out), Some(scratch)) = (out.get_mut(..header), scratch.get(..header)) {
+        out.copy_from_slice(scratch);
+    }
     let Some(message) = message else { return };
     let mut at = header;
     for part in parts {
@@ -404,25 +406,6 @@ fn write_message(
         at = end;
     }
 }
-
-/// Copies a header to the beginning of a message. Most headers have no chunks, and a copy of
-/// constant length needs no call of `memcpy`. The excess is overwritten, or not sent.
-#[inline]
-fn copy_header(out: &mut [u8], scratch: &[u8], header: usize) {
-    if header <= CHUNKLESS_HEADER
-        && let (Some(out), Some(scratch)) = (
-            out.first_chunk_mut::<CHUNKLESS_HEADER>(),
-            scratch.first_chunk(),
-        )
-    {
-        *out = *scratch;
-    } else if let (Some(out), Some(scratch)) = (out.get_mut(..header), scratch.get(..header)) {
-        out.copy_from_slice(scratch);
-    }
-}
-
-/// The maximum length of a header without chunks.
-const CHUNKLESS_HEADER: usize = 32;
 
 /// Returns the message of a call or a reply.
 #[inline]
