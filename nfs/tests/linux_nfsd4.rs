@@ -2,8 +2,8 @@
 //! server's disk, and the kernel calls the client back.
 //!
 //! Run as root in a dedicated machine. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_NFSD` the
-//! RDMA address of the kernel's NFS server, `RPCRDMA_NFSD_TCP` its TCP address, `RPCRDMA_MOUNTD` that
-//! of its mountd, and
+//! RDMA address of the kernel's NFS server, `RPCRDMA_NFSD_TCP` its TCP address, `RPCRDMA_MOUNTD`
+//! that of its mountd, and
 //! `RPCRDMA_EXPORT` the directory that it exports as the root.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -121,8 +121,8 @@ fn with_nfsd(name: &str, test: impl AsyncFn(&mut Exported)) {
 }
 
 impl Exported {
-    /// Creates a file, and returns the delegation that Linux may give with it: the test itself opens
-    /// the file on the disk.
+    /// Creates a file, and returns the delegation that Linux may give with it: the test itself
+    /// opens the file on the disk.
     async fn create(&self, name: &str) -> Nfs4OpenFile {
         let nfs = &self.nfs;
         let how = Nfs4Open::create(0o640);

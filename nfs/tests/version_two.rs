@@ -1,6 +1,6 @@
 //! What Version Two saves an NFS client: the same calls of the same client to the same server over
-//! Version One and over Version Two, with and without transport properties and rtrext-02. The counts are
-//! those of docs/version-two.md.
+//! Version One and over Version Two, with and without transport properties and rtrext-02. The
+//! counts are those of docs/version-two.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
@@ -364,8 +364,8 @@ fn cost(world: &mut World, files: &Files, operation: &Operation) -> Cost {
 /// The delay of the slow fabric in each direction.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Measures how long a call takes on the slow fabric, in round trips of it, and how many round trips
-/// are counted for it.
+/// Measures how long a call takes on the slow fabric, in round trips of it, and how many round
+/// trips are counted for it.
 fn round_trips(world: &mut World, files: &Files, operation: &Operation) -> (f64, u64) {
     let counted = |world: &World| {
         world
@@ -439,8 +439,8 @@ fn the_table_of_the_documentation_is_what_is_counted() {
     }
 }
 
-/// The fabric's clock as a judge of the counters: a call takes as many round trips as are counted. A
-/// busy machine makes a call longer, never shorter: it is made again.
+/// The fabric's clock as a judge of the counters: a call takes as many round trips as are counted.
+/// A busy machine makes a call longer, never shorter: it is made again.
 #[test]
 fn calls_take_the_round_trips_that_are_counted() {
     for transport in TRANSPORTS {

@@ -1,5 +1,5 @@
-//! Twice the text takes twice the time of processors and twice the memory, up to 200,000 lines: as a
-//! draft, as plain XDR, as a document without markers, and where each definition has a defect.
+//! Twice the text takes twice the time of processors and twice the memory, up to 200,000 lines: as
+//! a draft, as plain XDR, as a document without markers, and where each definition has a defect.
 //!
 //! One test, since other threads of the process would count.
 #![cfg(target_os = "linux")]

@@ -109,8 +109,8 @@ impl<'a> Nfs4Compound<'a> {
     /// Adds READ. Bytes beyond eight READs have no chunk.
     ///
     /// Do not put a READ of 0 bytes before others: the first READ uses the first chunk (RFC 8267,
-    /// section 6.4.1), but Linux's server counts only READs with data. A READ at the end of the file
-    /// is understood from either. Linux 6.12 returns wrong data for a second READ with data.
+    /// section 6.4.1), but Linux's server counts only READs with data. A READ at the end of the
+    /// file is understood from either. Linux 6.12 returns wrong data for a second READ with data.
     pub fn read(&mut self, stateid: Stateid4, offset: u64, count: u32) -> &mut Self {
         let args = Read4args {
             stateid,
@@ -124,8 +124,8 @@ impl<'a> Nfs4Compound<'a> {
     }
 
     /// Adds READLINK of a path of at most `max` bytes. It has no Write chunk of its own: Linux's
-    /// server writes the path there from its count on, 4 bytes too early, since its own client never
-    /// offers one. A long path comes by the Reply chunk.
+    /// server writes the path there from its count on, 4 bytes too early, since its own client
+    /// never offers one. A long path comes by the Reply chunk.
     pub fn read_link(&mut self, max: u32) -> &mut Self {
         let max = max.checked_next_multiple_of(4).unwrap_or(u32::MAX);
         self.add(NfsArgop4::Readlink, max.saturating_add(4))
@@ -133,8 +133,8 @@ impl<'a> Nfs4Compound<'a> {
 
     /// Adds WRITE. Only an item in memory of the transport (`Channel::item_buf`) has a chunk.
     ///
-    /// Put one WRITE in a COMPOUND: Linux's server, up to 6.12 at least, writes wrong data for a second
-    /// one.
+    /// Put one WRITE in a COMPOUND: Linux's server, up to 6.12 at least, writes wrong data for a
+    /// second one.
     pub fn write(
         &mut self,
         stateid: Stateid4,
