@@ -5,7 +5,7 @@
 # The requested jobs: each line has a name and a time limit in seconds.
 run_jobs() {
     local name limit
-    resources_at_start=$(rdma resource)
+    resources_at_start=$(resources)
     while read -r name limit; do
         "$RPCRDMA_RUN" "$name" "$limit"
     done <<<"$RPCRDMA_JOBS"
@@ -96,7 +96,7 @@ run_job() {
     run "$@" "$log"
     kernel_words >&3
     until_true 10 resources_are_back || {
-        echo "tests/vm: left in the kernel: $(rdma resource), at the start: $resources_at_start" >&3
+        echo "tests/vm: left in the kernel: $(resources), at the start: $resources_at_start" >&3
         status=126
     }
     read -r passed failed < <(counts "$log" "$status")
@@ -105,7 +105,9 @@ run_job() {
     rm -f "$log"
 }
 
-resources_are_back() { [ "$(rdma resource)" = "$resources_at_start" ]; }
+# What is open in the kernel, without the number of the device: a job may make the device again.
+resources() { rdma resource | sed 's/^[0-9]*: //'; }
+resources_are_back() { [ "$(resources)" = "$resources_at_start" ]; }
 
 # Prints warnings and worse. The warning about a device without a speed is expected: it applies to
 # all these devices.
