@@ -40,8 +40,8 @@ macro_rules! list {
             /// Creates a list from a slice. `From` does the same without a check.
             ///
             /// # Errors
-            /// Returns [`TooLong`] if the number of elements does not fit in 32 bits: no decoder would
-            /// accept the list.
+            /// Returns [`TooLong`] if the number of elements does not fit in 32 bits: no decoder
+            /// would accept the list.
             #[inline]
             pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
                 match TooLong::check(items.len(), u32::MAX) {
@@ -58,8 +58,8 @@ macro_rules! list {
                 self.0.iter(TAG)
             }
 
-            /// Returns the element at index `i`. This takes constant time for a slice; otherwise it walks
-            /// through the elements before it.
+            /// Returns the element at index `i`. This takes constant time for a slice; otherwise it
+            /// walks through the elements before it.
             #[inline]
             pub fn get(&self, i: usize) -> Option<T> {
                 match self.0 {

@@ -77,8 +77,9 @@ macro_rules! nested {
             /// Returns the value, decoded or cloned.
             ///
             /// # Errors
-            /// Returns no error for a type whose `skip` accepts only the input that its `decode` accepts,
-            /// as [`Decode`] requires. The compiler cannot check this, and this function does not panic.
+            /// Returns no error for a type whose `skip` accepts only the input that its `decode`
+            /// accepts, as [`Decode`] requires. The compiler cannot check this, and this function
+            /// does not panic.
             #[inline]
             pub fn get(&self) -> Result<T> {
                 match self.0 {
