@@ -24,13 +24,16 @@ pub use write::OutgoingHeader;
 ///
 /// #[rustfmt::skip]
 /// let message = [
-///     0, 0, 0, 7,  0, 0, 0, 2,  0, 0, 0, 32,  0, 0, 0, 0,  0, 0, 0, 0,  // XID, version, credits, RDMA2_MSG, CALL
+///     0, 0, 0, 7,  0, 0, 0, 2,  0, 0, 0, 32,  0, 0, 0, 0,  0, 0, 0, 0,  // the header
 ///     0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                             // no chunks
 ///     0, 0, 0, 7,  0, 0, 0, 0,                                          // the RPC call: XID, CALL
 /// ];
 /// let header = Header::parse(&message, Version::Two)?;
 /// assert_eq!((header.xid, header.version, header.credits), (7, Version::Two, 32));
-/// assert!(matches!(header.body, HeaderBody::Message { direction: MsgType::Call, payload, .. } if payload.len() == 8));
+/// let HeaderBody::Message { direction: MsgType::Call, payload, .. } = header.body else {
+///     panic!("no call");
+/// };
+/// assert_eq!(payload.len(), 8);
 /// # Ok::<(), rpcrdma_proto::error::Refusal>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

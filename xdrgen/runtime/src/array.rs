@@ -112,8 +112,8 @@ macro_rules! array {
                     Repr::Wire { bytes, items, .. } => {
                         // `count` fits in 32 bits, because the array's own count does.
                         let limit = u32::try_from(count).unwrap_or(u32::MAX);
-                        let copied =
-                            T::decode_all(&mut Decoder::validated(bytes, items.items()), limit, &mut slots);
+                        let mut decoder = Decoder::validated(bytes, items.items());
+                        let copied = T::decode_all(&mut decoder, limit, &mut slots);
                         debug_assert!(copied.is_ok(), "skip accepted input that decode rejects");
                     }
                 }
