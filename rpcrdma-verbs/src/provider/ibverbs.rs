@@ -21,6 +21,9 @@
 //!   machine with soft-RoCE.
 //! - On iWARP a request waits for earlier RDMA Reads, so that requests complete in order.
 //! - A connection ends at both ends: a failed request also disconnects.
+//! - On iWARP, a queue pair that is dropped while its connect request is unanswered is destroyed after
+//!   the answer. Linux does not let it end before, so that dropping the connection manager meanwhile
+//!   takes up to 10 seconds.
 //!
 //! ```no_run
 //! use rpcrdma_verbs::provider::Device;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use oncrpc::{CallError, CallErrorKind, Method, PendingCall, ReplyLimits, Router};
-use rpcrdma_proto::connection::{CallFailure, Config, SessionCallError};
+use rpcrdma_proto::connection::{CallFailure, Config, ConnState, SessionCallError};
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
@@ -302,6 +302,12 @@ impl<D: Device> Caller<D> {
             self.open.len(),
             self.tally
         );
+    }
+
+    /// Returns true while the connection is being established.
+    pub fn is_connecting(&self) -> bool {
+        let session = self.driver.session(self.client.transport().id());
+        session.is_some_and(|session| session.state() == ConnState::Connecting)
     }
 
     /// Drops the client with all its calls.
