@@ -58,14 +58,15 @@ impl Tree {
         flags: OFlags,
     ) -> FsResult<OwnedFd> {
         let opened = self.identity.run_as(caller, || {
-            self.reopen(file, flags).map_err(|error| {
+            self.reopen(&file.fd, flags).map_err(|error| {
                 let executes = flags == OFlags::RDONLY && self.may(file, Access::EXEC_OK);
                 (error, executes)
             })
         })?;
         match opened {
             Err((Errno::ACCESS, executes)) if executes || file.is_owner(caller) => {
-                self.reopen(file, flags)
+                let reopen = || self.reopen(&file.fd, flags);
+                self.identity.run_as_server(reopen)?
             }
             opened => opened.map_err(|(error, _)| error),
         }
@@ -117,7 +118,7 @@ impl Tree {
         }
         let opened = self.writer(caller, &found)?;
         let verifier = self.stability.verifier();
-        let count = if stable == StableHow::Unstable {
+        let count = if stable == StableHow::Unstable && !self.stability.is_volatile() {
             self.write_unstable(caller, &found, &opened, (offset, data))?
         } else {
             self.write_as(caller, &opened, (offset, data))?
@@ -158,8 +159,11 @@ impl Tree {
     ) -> FsResult<usize> {
         // A descriptor open for writing would prevent the host from executing the file.
         let keep = || {
-            let opened_again = self.reopen(found, OFlags::RDONLY);
-            opened_again.or_else(|_| fcntl_dupfd_cloexec(opened, 0))
+            let reopen = || self.reopen(&found.fd, OFlags::RDONLY);
+            match self.identity.run_as_server(reopen) {
+                Ok(Ok(opened_again)) => Ok(opened_again),
+                _ => fcntl_dupfd_cloexec(opened, 0),
+            }
         };
         let _writing = self.stability.begin(found.id(), keep).map_err(status)?;
         self.write_as(caller, opened, write)

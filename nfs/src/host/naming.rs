@@ -112,7 +112,11 @@ impl Tree {
 
     /// Closes the descriptors of the object whose name now belongs to another object.
     fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<ObjectFd>) {
-        let now = self.child(dir, name).ok();
+        if replaced.is_none() {
+            return;
+        }
+        let now = self.identity.run_as_server(|| self.child(dir, name));
+        let now = now.ok().and_then(Result::ok);
         let id = |found: &ObjectFd| found.id();
         if now.as_ref().map(id) != replaced.as_ref().map(id) {
             self.forget_if_gone(replaced.as_ref());

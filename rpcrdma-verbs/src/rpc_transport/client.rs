@@ -211,7 +211,7 @@ struct Runner<D: Device, P: Programs> {
 }
 
 impl<D: Device, P: Programs> Runner<D, P> {
-    async fn run(&mut self, waiter: Waiter) -> Result<(), TransportError> {
+    async fn run(&mut self, mut waiter: Waiter) -> Result<(), TransportError> {
         loop {
             self.take_submissions().await;
             self.expire_outage();

@@ -115,7 +115,7 @@ impl DeviceState {
         self.attention.load(Ordering::Acquire)
     }
 
-    /// Requests a check of the descriptors: a thread is about to wait, or was woken.
+    /// Requests a check of the descriptors: a thread was woken.
     pub(super) fn request_attention(&self) {
         self.attention.fetch_add(1, Ordering::AcqRel);
     }

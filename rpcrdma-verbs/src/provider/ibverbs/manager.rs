@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::completion_queue::any_of;
@@ -39,8 +40,8 @@ struct Entry {
     pair: Weak<QpInner>,
 }
 
-/// The number of polls after which the descriptors are checked even if no thread is about to wait:
-/// a check is a system call.
+/// The number of polls after which the descriptors are checked even if no thread was woken: a check
+/// is a system call. A thread that waits is woken by them.
 const SELDOM: u32 = 32;
 /// The number of attempts to draw a free port.
 const PORT_DRAWS: u32 = 16;
@@ -152,9 +153,18 @@ impl IbvConnectionManager {
         Ok(pair)
     }
 
+    /// Returns true if there may be an event.
+    fn is_readable(&self) -> bool {
+        let mut descriptors = [PollFd::new(&self.any, PollFlags::IN)];
+        poll(&mut descriptors, Some(&Timespec::default())) != Ok(0)
+    }
+
     /// Processes all events.
     fn look(&mut self) {
         self.looked = (self.hub.attention(), 0);
+        if !self.is_readable() {
+            return;
+        }
         self.hub.take_events();
         while let Some(happened) = self.channel.next() {
             tracing::trace!(?happened, "of a connection");
