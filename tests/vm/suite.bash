@@ -71,9 +71,12 @@ build() {
     done
 }
 
-# Builds in the profile `ci`, and prints the paths of the programs.
+# The profile of the programs. What is measured is best built with `release`.
+profile=${RPCRDMA_VM_PROFILE:-ci}
+
+# Builds, and prints the paths of the programs.
 built() {
-    (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-nfs -p rpcrdma-cli \
+    (cd "$here/../.." && cargo build -q --profile "$profile" -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-nfs -p rpcrdma-cli \
         --features rpcrdma-cli/ibverbs,rpcrdma-nfs/ibverbs,rpcrdma-nfs/nfs4,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
