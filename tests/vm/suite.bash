@@ -31,7 +31,6 @@ jobs=(
     "mount_kill 240"
     "mount_cuts $((180 + 3 * load_seconds))"
     "nfs_compare 1800"
-    "mount_trace 200"
     "linux 120"
     "iwarp 240"
     "iwarp_peer_to_peer 180"

@@ -15,7 +15,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_groups,
 };
 
-use super::sys;
+use super::{in_place, sys};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::nfs3::Nfsstat3;
@@ -52,6 +52,12 @@ const OF_ROOT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::LINUX_IMMUTABLE)
     .union(CapabilitySet::MAC_OVERRIDE)
     .union(CapabilitySet::SYS_RESOURCE);
+
+/// The capabilities with which groups give no further access.
+const UNCHECKED: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID);
 
 /// The server's user, and whether the server may act as others.
 #[derive(Debug)]
@@ -119,7 +125,10 @@ impl Identity {
 
     /// Changes the user of this thread, unless it is the wanted one.
     fn switch(&self, user: &mut User, caller: Option<&Caller>) -> FsResult<()> {
+        let caller = caller.filter(|caller| !self.is(caller));
         match (&user, caller) {
+            (_, None) if in_place::is_running() => return Ok(()),
+            (_, Some(_)) if in_place::is_running() => return Err(Nfsstat3::Serverfault),
             (User::Server, None) => return Ok(()),
             (User::Caller(now), Some(caller)) if now == caller => return Ok(()),
             (User::Server, Some(_)) => {}
@@ -138,6 +147,22 @@ impl Identity {
             *user = User::Caller(caller.clone());
         }
         Ok(())
+    }
+
+    /// Makes this thread the server's user again, before it does something else.
+    pub(super) fn leave(&self) {
+        if self.switches() {
+            // A failure is noted for the thread.
+            let _ = USER.with_borrow_mut(|user| self.switch(user, None));
+        }
+    }
+
+    /// Returns true if work of a caller runs as the server's user. The groups of user 0 do not
+    /// matter: they give no access that its capabilities do not give.
+    pub(super) fn is(&self, caller: &Caller) -> bool {
+        let has_all = self.capabilities.effective.contains(UNCHECKED);
+        let is_same = caller.is_root() && (self.uid, self.gid) == (caller.uid, caller.gid);
+        !self.switches() || (is_same && has_all)
     }
 
     fn become_server(&self) -> bool {

@@ -53,43 +53,44 @@ impl Tree {
         self.object_to_use(&found)
     }
 
-    /// Closes the descriptors of an object whose last name was removed.
-    fn forget_if_gone(&self, removed: Option<&ObjectFd>) {
-        let is_gone = |found: &&ObjectFd| match found.kind() {
+    /// Closes the descriptors of an object whose last name was removed, but for the returned one.
+    fn forget_if_gone(&self, removed: Option<ObjectFd>) -> Option<ObjectFd> {
+        let is_gone = |found: &ObjectFd| match found.kind() {
             FileType::Directory => true,
             _ => fstat(&found.fd).is_ok_and(|stat| stat.st_nlink == 0),
         };
-        if let Some(found) = removed.filter(is_gone) {
-            self.forget(found);
-        }
+        let gone = removed.filter(is_gone)?;
+        self.forget(&gone);
+        Some(gone)
     }
 
+    /// Removes a name. Returns the object if this was its last name.
     pub(super) fn remove(
         &self,
         caller: &Caller,
         (dir, name): (&FileHandle, &[u8]),
         flags: AtFlags,
         wcc: &mut Wcc,
-    ) -> FsResult<()> {
+    ) -> FsResult<Option<ObjectFd>> {
         let dir = self.resolve(dir)?.directory()?;
         self.change(&dir, wcc, || {
             let removed = self.identity.run_as(caller, || {
                 let found = self.child(&dir, name).ok();
                 unlinkat(&dir.fd, name, flags).map(|()| found)
             })?;
-            let removed = removed.map_err(remove_status)?;
-            self.forget_if_gone(removed.as_ref());
-            self.sync_change(&dir)
+            let gone = self.forget_if_gone(removed.map_err(remove_status)?);
+            self.sync_change(&dir).map(|()| gone)
         })
     }
 
+    /// Renames an object. Returns the object that had the new name before, if that was its last.
     pub(super) fn rename(
         &self,
         caller: &Caller,
         (from, old): (&FileHandle, &[u8]),
         (to, new): (&FileHandle, &[u8]),
         (from_wcc, to_wcc): (&mut Wcc, &mut Wcc),
-    ) -> FsResult<()> {
+    ) -> FsResult<Option<ObjectFd>> {
         let (from, to) = (self.resolve(from), self.resolve(to));
         let sides = [(&from, &mut *from_wcc), (&to, &mut *to_wcc)];
         for (found, wcc) in sides {
@@ -104,23 +105,23 @@ impl Tree {
                 renameat(&from.fd, old, &to.fd, new).map(|()| replaced)
             })?;
             let replaced = replaced.map_err(rename_status)?;
-            self.forget_if_replaced(&to, new, replaced);
+            let gone = self.forget_if_replaced(&to, new, replaced);
             self.sync_change(&from)?;
-            self.sync_change(&to)
+            self.sync_change(&to).map(|()| gone)
         })
     }
 
     /// Closes the descriptors of the object whose name now belongs to another object.
-    fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<ObjectFd>) {
-        if replaced.is_none() {
-            return;
-        }
+    fn forget_if_replaced(
+        &self,
+        dir: &ObjectFd,
+        name: &[u8],
+        replaced: Option<ObjectFd>,
+    ) -> Option<ObjectFd> {
+        let replaced = replaced?;
         let now = self.identity.run_as_server(|| self.child(dir, name));
-        let now = now.ok().and_then(Result::ok);
-        let id = |found: &ObjectFd| found.id();
-        if now.as_ref().map(id) != replaced.as_ref().map(id) {
-            self.forget_if_gone(replaced.as_ref());
-        }
+        let is_same = matches!(now, Ok(Ok(now)) if now.id() == replaced.id());
+        self.forget_if_gone((!is_same).then_some(replaced))
     }
 
     pub(super) fn link(

@@ -138,6 +138,10 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().by_key.is_empty()
+    }
+
     /// Removes the value of a key.
     pub(super) fn remove(&self, key: &K) {
         let _removed = self.lock().remove(key);

@@ -72,6 +72,8 @@ pub(super) struct Tree {
     pub(super) has_cookies: bool,
     /// Whether a change of names or attributes is on stable storage before its reply.
     pub(super) syncs_changes: bool,
+    /// Whether the threads that ask may execute operations.
+    pub(super) in_place: bool,
 }
 
 /// An object that is open with O_PATH, and its attributes at the time of the open.
@@ -195,6 +197,7 @@ impl Tree {
             max_size: limit.min(i64::MAX.cast_unsigned()),
             has_cookies: has_cookies(&root)?,
             syncs_changes: true,
+            in_place: false,
             root,
         })
     }
@@ -259,11 +262,14 @@ impl Tree {
         }
     }
 
-    /// Closes descriptors that were not used for some time.
-    pub(super) fn sweep(&self) {
+    /// Closes descriptors that were not used for some time, and makes this thread, which is idle,
+    /// the server's user again. Returns true if descriptors are left.
+    pub(super) fn tidy(&self) -> bool {
+        self.identity.leave();
         let now = Instant::now();
         self.objects.sweep(now);
         self.open_files.sweep(now);
+        !self.objects.is_empty() || !self.open_files.is_empty()
     }
 
     /// Closes the descriptors of a removed object.

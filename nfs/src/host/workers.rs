@@ -1,7 +1,7 @@
 //! The worker threads on which operations of the host's file system block.
 //!
-//! A system call may take as long as a disk takes, so no operation runs on the thread of a
-//! connection. The number of threads is limited, and so is the number that works for one object: a
+//! A system call may take as long as a disk takes, so no operation that may wait for one runs on
+//! the thread of a connection. The number of threads is limited, and so is the number that works for one object: a
 //! slow object delays no other one.
 
 use std::collections::{HashMap, VecDeque};
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long a thread is idle before it tidies up.
 const TIDY: Duration = Duration::from_secs(2);
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads and their queue.
 #[derive(Clone, Default)]
@@ -35,7 +35,8 @@ pub(super) struct Workers(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    tidy: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Tidies up. Returns true if something is left for later.
+    tidy: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -46,6 +47,8 @@ struct State {
     threads: usize,
     idle: usize,
     ended: bool,
+    #[cfg(test)]
+    submitted: usize,
 }
 
 #[derive(Default)]
@@ -102,12 +105,16 @@ impl Shared {
             let (woken, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
             state = woken;
             if timeout.timed_out() && state.ready.is_empty() {
-                waited += TIDY;
                 // The thread is no longer idle: new work needs another thread.
                 state.idle -= 1;
                 drop(state);
-                self.tidy.iter().for_each(|tidy| tidy());
+                let is_tidy = !self.tidy.as_ref().is_some_and(|tidy| tidy());
                 state = self.lock();
+                waited = if is_tidy {
+                    waited + TIDY
+                } else {
+                    Duration::ZERO
+                };
                 continue;
             }
             state.idle -= 1;
@@ -161,8 +168,9 @@ fn start(shared: &Arc<Shared>, state: &mut State) {
 }
 
 impl Workers {
-    /// Creates the pool. Idle threads also call `tidy`.
-    pub(super) fn new(tidy: impl Fn() + Send + Sync + 'static) -> Self {
+    /// Creates the pool. Idle threads also call `tidy`, which returns true if something is left to
+    /// tidy up later.
+    pub(super) fn new(tidy: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             tidy: Some(Box::new(tidy)),
             ..Shared::default()
@@ -183,14 +191,33 @@ impl Workers {
         done.await.unwrap_or(Err(Nfsstat3::Serverfault))
     }
 
-    fn submit(&self, object: FileHandle, job: Job) {
+    /// Starts a thread that tidies up, if there is none.
+    pub(super) fn start_tidying(&self) {
         let mut state = self.0.lock();
+        if state.threads == 0 {
+            start(&self.0, &mut state);
+        }
+    }
+
+    /// Runs work for an object on one of the threads.
+    pub(super) fn submit(&self, object: FileHandle, job: Job) {
+        let mut state = self.0.lock();
+        #[cfg(test)]
+        {
+            state.submitted += 1;
+        }
         state.add(object, job);
         if state.ready.len() > state.idle && state.threads < MAX_THREADS {
             start(&self.0, &mut state);
         }
         drop(state);
         self.0.changed.notify_one();
+    }
+
+    /// Returns how many works were submitted.
+    #[cfg(test)]
+    pub(super) fn submitted(&self) -> usize {
+        self.0.lock().submitted
     }
 
     /// Lets the threads end when nothing is left to do.
