@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use ::tokio::io::unix::AsyncFd;
+use ::tokio::task::yield_now;
 use ::tokio::time::{Instant, Sleep, sleep};
 
 use crate::driver::Driver;
@@ -46,6 +47,25 @@ impl Waiter {
             ready = readable(manager) => ready,
             ready = readable(handles) => ready,
             () = self.timer.as_mut() => Ok(()),
+        }
+    }
+}
+
+/// Turns without a sleep. Other tasks of the runtime run between some of them: to let them run takes
+/// a system call.
+#[derive(Default, Debug)]
+pub(super) struct Turns(u32);
+
+/// The number of turns between two occasions for other tasks.
+const TURNS: u32 = 8;
+
+impl Turns {
+    /// Ends a turn.
+    pub(super) async fn end(&mut self) {
+        self.0 += 1;
+        if self.0 >= TURNS {
+            self.0 = 0;
+            yield_now().await;
         }
     }
 }
