@@ -42,7 +42,7 @@ pub enum LocalEvent {
 pub struct CompletedCall {
     xid: u32,
     pub(super) outcome: Result<ReceivedReply, (CallErrorKind, Execution)>,
-    /// The span of the call, if there is a subscriber.
+    /// The span of the call, if there is a subscriber; `None` for a backward call.
     span: Option<Box<Span>>,
 }
 
@@ -75,7 +75,7 @@ impl CompletedCall {
     }
 }
 
-/// The spans of calls in flight by their XIDs, if there is a subscriber.
+/// The spans of a forward channel's calls in flight by their XIDs, if there is a subscriber.
 #[derive(Default)]
 pub(super) struct Spans {
     count: Cell<usize>,
@@ -101,6 +101,7 @@ impl Spans {
         }
     }
 
+    /// Drops the spans of calls that end without an event.
     pub(super) fn clear(&self) {
         self.change(HashMap::clear);
     }
@@ -121,9 +122,9 @@ pub(super) struct ReceivedReply {
 
 #[derive(Debug)]
 enum Stream {
-    /// A short message. An item that is kept is copied.
+    /// A message of at most `MAX_COPIED` bytes. An item that is kept is copied.
     Short(Payload),
-    /// A long message. An item shares its memory.
+    /// A longer message. An item shares its memory.
     Long(SharedBytes),
 }
 
@@ -170,14 +171,19 @@ impl ReceivedReply {
     }
 }
 
-/// Returns the ended call; `None` for any other event.
+/// Returns the ended call, without its span; `None` for any other event. It takes the call's
+/// memory from the driver, even if the caller then drops the call.
 pub(super) fn completed<D: Device>(
     connection: message::Connection<'_, D>,
     event: DriverEvent,
 ) -> Option<LocalEvent> {
     let (xid, outcome) = match event {
         DriverEvent::ReplyArrived { xid, message } => (xid, received(connection, xid, message)),
-        DriverEvent::CallFailed { xid, error, sent } => (xid, Err(failure::of_call(error, sent))),
+        DriverEvent::CallFailed { xid, error, sent } => {
+            let (driver, id) = connection;
+            drop(driver.take_results(id, xid));
+            (xid, Err(failure::of_call(error, sent)))
+        }
         _ => return None,
     };
     Some(LocalEvent::Completed(CompletedCall {

@@ -6,15 +6,17 @@
 
 use std::time::{Duration, Instant};
 
+use oncrpc::xdr::SharedBytes;
 use oncrpc::{CallError, Router};
 use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
 use rpcrdma_proto::version::Version;
 use rpcrdma_transport_tests::block::{self, Block, Callback};
 use rpcrdma_transport_tests::device_source::{DeviceSource, Software, Unacknowledging};
 use rpcrdma_transport_tests::ends::{self, Ends, PATIENCE};
-use rpcrdma_transport_tests::schema::{BLOCK_SIZE, ReadArgs};
+use rpcrdma_transport_tests::schema::{BLOCK_SIZE, ReadArgs, Region};
 use rpcrdma_transport_tests::traffic::failure;
 use rpcrdma_transport_tests::{callback1, on_every_device};
+use rpcrdma_verbs::memory::Frozen;
 use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 fn assert_failed<T: std::fmt::Debug>(result: Result<T, CallError>, text: &str) {
@@ -86,6 +88,25 @@ fn a_cancelled_call_does_not_affect_its_successor(source: &impl DeviceSource) {
     assert_failed(result, "it was cancelled (not executed)");
     let is_same = ends.finish(&call, |reply| reply == b"bytes..");
     assert!(is_same.unwrap());
+}
+
+/// A failed call keeps no item of its arguments.
+fn a_cancelled_call_releases_its_items(source: &impl DeviceSource) {
+    let mut ends = Ends::of(source, Config::client(), Config::server());
+    let mut buf = ends.near.pool().take(5000).unwrap();
+    buf.extend_from_slice(&block::bytes()[..5000]);
+    let mut bytes = SharedBytes::from(Frozen::from(buf));
+    let region = Region {
+        bytes: bytes.clone().into(),
+    };
+    let call = ends.client.write(&region).begin(&mut ends.near).unwrap();
+    drop(region);
+    assert!(bytes.get_mut().is_none());
+    let channel = ends.channel();
+    assert!(channel.cancel(&mut ends.near, &call));
+    let result = ends.finish(&call, |_| ());
+    assert_failed(result, "it was cancelled (not executed)");
+    assert!(bytes.get_mut().is_some());
 }
 
 /// A write of the server for a cancelled call is rejected, which ends the connection: the other
@@ -340,6 +361,7 @@ on_every_device! {
     data_are_placed_directly,
     denials_are_reported,
     a_cancelled_call_does_not_affect_its_successor,
+    a_cancelled_call_releases_its_items,
     a_write_for_a_cancelled_call_ends_the_connection,
     a_server_calls_its_client,
     servers_of_one_driver_have_their_own_clients,
