@@ -7,8 +7,9 @@ use xdrgen_runtime::{Item, SharedBytes};
 
 /// The memory of a transport for items, from which it sends them without a copy.
 pub trait ItemMemory: fmt::Debug + Send + Sync {
-    /// Returns a buffer of `len` bytes with unspecified content, which can be written
-    /// ([`SharedBytes::get_mut`]) since it is not shared; `None` if no memory is left.
+    /// Returns a buffer of exactly `len` bytes with unspecified content, which can be written
+    /// ([`SharedBytes::get_mut`]) since it is not shared; `None` if no memory is left, or if the
+    /// transport gives none for so many bytes.
     fn take(&self, len: usize) -> Option<SharedBytes>;
 }
 
@@ -41,11 +42,12 @@ impl ItemAllocator {
 }
 
 /// A buffer for one outgoing item: [`Context::item_buf`](crate::Context::item_buf) and
-/// [`Channel::item_buf`](crate::Channel::item_buf) return it. Its initial content is unspecified.
+/// [`Channel::item_buf`](crate::Channel::item_buf) return it. Its initial content is unspecified,
+/// and may be bytes of an earlier message.
 ///
-/// Over RDMA it is registered memory, which is sent without a copy. If the transport has no own
-/// memory, or none left, it is plain memory. Its maximum size is 1 GiB: use a lower bound for
-/// lengths that a peer chooses.
+/// Over RDMA it is registered memory, which the same device sends without a copy. If the transport
+/// has no own memory, none left, or none for so many bytes, it is plain memory. A buffer for more
+/// than 1 GiB has 1 GiB: use a lower bound for lengths that a peer chooses.
 ///
 /// ```
 /// let (channel, _submissions) = oncrpc::Channel::new("server");

@@ -39,7 +39,7 @@ pub struct Header<'a> {
     pub xid: u32,
     /// The version of the message, and of its answer.
     pub version: Version,
-    /// Credits asked for or granted, as the direction says.
+    /// Credits asked for by a call, or granted by a reply or an error.
     pub credits: u32,
     /// What the message is.
     pub body: HeaderBody<'a>,
@@ -55,7 +55,7 @@ pub enum HeaderBody<'a> {
         direction: MsgType,
         /// The chunk lists, not validated yet.
         chunks: Chunks<'a>,
-        /// The RPC message without its reduced data: eight bytes or more.
+        /// The RPC message without its reduced data: the rest of the bytes, eight or more.
         payload: &'a [u8],
     },
     /// An RPC message which is a chunk itself: `RDMA_NOMSG`, `RDMA2_NOMSG`.
@@ -73,7 +73,7 @@ pub enum HeaderBody<'a> {
         code: u32,
         /// The content.
         info: &'a [u8],
-        /// All, part or none of an RPC message.
+        /// All, part or none of an RPC message: the rest of the bytes.
         payload: &'a [u8],
     },
     /// An error that the peer reports: `RDMA_ERROR`, `RDMA2_ERROR`.
@@ -149,7 +149,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Returns the chunks of a message without any.
+    /// Returns the chunks of a message without any, of either version.
     pub(crate) fn none() -> Self {
         Self::V2 {
             reads: List::from(&[]),
@@ -188,6 +188,9 @@ const FIXED: usize = 16;
 
 impl<'a> Header<'a> {
     /// Parses a message, of a version up to `highest`.
+    ///
+    /// A session computes where a payload begins from its length, so a payload extends to the end
+    /// of `message`. Of an operation, the beginning with the whole `info` is enough.
     ///
     /// # Errors
     /// The message breaks a rule. The refusal has the rule, and the data for an answer.

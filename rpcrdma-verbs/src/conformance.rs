@@ -34,7 +34,8 @@ pub struct TestBed<D: Device> {
     pub far: D,
     /// A device with its own protection domain, which is not connected.
     pub third: D,
-    /// The address to listen on, with any port.
+    /// The address to listen on, of both `near` and `far`: with port 0, since a case listens in two
+    /// threads at once.
     pub address: SocketAddr,
 }
 

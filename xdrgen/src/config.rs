@@ -1,4 +1,6 @@
-//! The builder API that a build script uses to describe a compilation.
+//! The settings of a compilation. A build script sets them by this builder, and `manifest` reads
+//! them from a file: a new setting needs a key there. `compilation` and `check` report settings
+//! that are invalid.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,6 +11,9 @@ use crate::ir::{Shapes, Stubs};
 use crate::prelude::Prelude;
 
 /// Describes a compilation: its modules and the settings that they share.
+///
+/// Relative paths start in the current folder; in a build script it is that of the package.
+/// `Config::default()` has no prelude, unlike [`Config::new`].
 ///
 /// ```no_run
 /// use xdrgen_build::{Config, Module, Shapes};
@@ -211,7 +216,7 @@ pub struct Module {
     pub(crate) overlays: Vec<Overlay>,
     /// The range of the module's path in the manifest.
     pub(crate) path_range: Option<Range<usize>>,
-    /// The range of each overlay's name in the manifest.
+    /// The range of each overlay's name in the manifest; empty without a manifest.
     pub(crate) overlay_ranges: Vec<Range<usize>>,
     pub(crate) ddp: Vec<Setting>,
     pub(crate) item_results: Vec<Setting>,
@@ -313,7 +318,8 @@ impl Module {
         self
     }
 
-    /// Makes the names of another module visible in this one.
+    /// Makes the names of another module visible in this one. The other module comes before, and
+    /// has at least the shapes of this one.
     #[must_use]
     pub fn uses(mut self, path: impl Into<String>) -> Self {
         self.uses.push(path.into());

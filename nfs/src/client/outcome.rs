@@ -1,4 +1,5 @@
-//! Converts the results of a procedure to a `Result`.
+//! Converts the results of an NFSv3 procedure to a `Result`. Of an error it keeps only the status;
+//! `Client::stubs` gives access to the rest.
 
 use oncrpc::{AsyncTransport, Call, Method};
 
@@ -59,7 +60,7 @@ outcomes! {
     Write3res: Box<Write3resok>,
 }
 
-/// Returns the results of a procedure from its reply.
+/// Returns the results of a call that has ended, or its status as an error.
 pub(super) fn success<P>(
     results: P::Results,
 ) -> Result<<P::Results as Outcome>::Success, ClientError>
@@ -73,7 +74,7 @@ where
     results.into_result().map_err(refused)
 }
 
-/// Makes a call.
+/// Makes a call, and returns its results as [`success`] does.
 pub(super) async fn make<T, P>(
     call: Call<'_, T, P>,
 ) -> Result<<P::Results as Outcome>::Success, ClientError>

@@ -1,4 +1,5 @@
-//! One device in several threads.
+//! One device in several threads: the rules are in the documentation of [`crate::provider`] and of
+//! the traits there.
 
 #![allow(
     unsafe_code,
@@ -23,7 +24,7 @@ use crate::provider::{
     SharedReceives as _, Status, Window as _, WorkRequest,
 };
 
-/// The number of connections that one thread makes and ends.
+/// The number of connections that one thread makes and ends, in three ways in turn.
 const CONNECTIONS: usize = 24;
 /// The minimum number of messages that the other thread sends at the same time.
 const MESSAGES: usize = 200;
@@ -85,8 +86,9 @@ fn make_and_end<D: Device>(bed: &TestBed<D>, round: usize) {
     }
 }
 
-/// The thread that ends takes only the completions and events of its own connections, although any
-/// thread can read the events of a device.
+/// A thread that ends objects takes only the completions and events of its own connections,
+/// although any thread can read the events of a device. Both ends of each connection are on the
+/// near device, and both threads listen at the same time.
 pub(super) fn a_thread_ends_objects_while_another_sends<D: Device>(bed: &TestBed<D>) {
     let stop = AtomicBool::new(false);
     let rounds = thread::scope(|scope| {

@@ -12,7 +12,8 @@ use crate::ir::{Arm, Content, Discriminant, Primitive, Schema, Type, TypeDefKind
 use crate::names;
 use crate::source::Span;
 
-/// Adds the arms of all unions.
+/// Adds the arms of all unions. It runs after enums are opened and their members renamed, and
+/// before types are added: types have the same indexes in the symbol table and in the schema.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for at in 0..schema.types.len() {
         let source = &context.symbols.types[at];
@@ -73,6 +74,7 @@ fn union(
     let default =
         default.and_then(|content| reachable(schema, discriminant, &mut arms, content, name));
     let names = arm_names(context, schema, module, discriminant, &arms);
+    // It is no union if the configuration supplies its Rust type.
     if let TypeDefKind::Union(union) = &mut schema.types[at].kind {
         union.discriminant = discriminant.unwrap_or(Discriminant::I32);
         union.arms = arms;
@@ -176,6 +178,7 @@ fn content(context: &mut Context<'_, '_>, module: usize, body: &ast::ArmBody) ->
     }
 }
 
+/// Reports arms with equal names, and as a lint the first arm with the discriminant's name.
 fn duplicate_names(context: &mut Context<'_, '_>, body: &ast::UnionBody) {
     let mut seen: HashMap<&str, Span> = HashMap::new();
     let discriminant = &body.discriminant.name;
@@ -368,7 +371,7 @@ fn list(names: &[&str]) -> String {
 }
 
 /// Returns the variants' names: those of the enum's members, `True` and `False`, or the names of
-/// the cases.
+/// the cases. The configuration may rename cases later.
 fn arm_names(
     context: &Context<'_, '_>,
     schema: &Schema,

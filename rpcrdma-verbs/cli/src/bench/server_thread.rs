@@ -1,4 +1,5 @@
-//! The server on its own thread, as on a separate host: it sleeps when it has nothing to do.
+//! The server of `--apart`, on its own thread as on a separate host. It sleeps when it has nothing
+//! to do, so that it does not disturb the reference, which is measured in between.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -32,7 +33,8 @@ impl ServerThread {
         let (options, source, stop) = (options.clone(), source.clone(), ended.clone());
         let thread = thread::spawn(move || {
             if let Err(error) = serve(&options, &source, &tell, &stop) {
-                // If the server has already started, its clients notice that it is gone.
+                // If the server has already started, nobody receives this, and the clients notice
+                // that it is gone.
                 let _ = tell.send(Err(error.to_string()));
             }
         });
@@ -60,6 +62,7 @@ fn serve(
     tell: &Sender<Result<SocketAddr, String>>,
     ended: &AtomicBool,
 ) -> Result<(), Box<dyn Error>> {
+    // The budget is that of each end on one thread.
     let (mut driver, mut server) = server(options, source, &Budget::new(1 << 34))?;
     tell.send(Ok(server.local_addr()))?;
     while !ended.load(Ordering::Relaxed) {
