@@ -1,6 +1,6 @@
-//! Frames messages that the input describes, with or without markers, in FPDUs of any size, and reads
-//! the stream back by RFC 5044 alone: boundaries, markers and CRCs are right, and the segments are
-//! the messages. What has no markers is then received, in parts of any length.
+//! Frames messages that the input describes, with or without markers, in FPDUs of any size, and
+//! reads the stream back by RFC 5044 alone: boundaries, markers and CRCs are right, and the
+//! segments are the messages. What has no markers is then received, in parts of any length.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

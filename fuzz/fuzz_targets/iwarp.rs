@@ -1,6 +1,6 @@
-//! Runs arbitrary bytes as the stream of an iWARP connection: raw, or as ULPDUs that are framed with
-//! their length and CRC, so that DDP and RDMAP see all of them. Payload goes within the memory that
-//! was offered, and what is outstanding is bounded.
+//! Runs arbitrary bytes as the stream of an iWARP connection: raw, or as ULPDUs that are framed
+//! with their length and CRC, so that DDP and RDMAP see all of them. Payload goes within the memory
+//! that was offered, and what is outstanding is bounded.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Runs arbitrary bytes as the setup of an iWARP connection, in parts of any length: a request for a
-//! responder, and a reply for an initiator. What is accepted is answered, and both ends agree.
+//! Runs arbitrary bytes as the setup of an iWARP connection, in parts of any length: a request for
+//! a responder, and a reply for an initiator. What is accepted is answered, and both ends agree.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

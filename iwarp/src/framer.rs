@@ -304,8 +304,8 @@ impl Framer {
         Ok(last)
     }
 
-    /// Queues an FPDU with a ULPDU length of 0. RFC 6581, section 9.2, counts it as the Send by which
-    /// an initiator announces that it is ready to receive.
+    /// Queues an FPDU with a ULPDU length of 0. RFC 6581, section 9.2, counts it as the Send by
+    /// which an initiator announces that it is ready to receive.
     pub fn push_empty(&mut self) {
         if self.markers {
             self.begin_fpdu();

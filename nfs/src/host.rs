@@ -101,8 +101,8 @@ impl HostConfig {
     ///
     /// This takes two wake-ups less for each call. It applies to callers who are the server's user:
     /// to user 0 without root squash, and to all callers of a server that cannot act as others. A
-    /// thread that serves gets a umask of its own. Nothing on the host may delay the file system, as
-    /// fanotify can do it.
+    /// thread that serves gets a umask of its own. Nothing on the host may delay the file system,
+    /// as fanotify can do it.
     #[must_use]
     pub fn in_place(self, in_place: bool) -> Self {
         Self { in_place, ..self }
@@ -254,8 +254,8 @@ impl HostFileSystem {
         }
     }
 
-    /// Runs work that sets the attributes of an object before and after it. It has a caller if it is
-    /// short.
+    /// Runs work that sets the attributes of an object before and after it. It has a caller if it
+    /// is short.
     async fn change<T: Send + 'static>(
         &self,
         of: Option<&Caller>,

@@ -1,7 +1,7 @@
 //! The limits of a server that runs, which its operator may replace.
 //!
-//! Each number is read by itself, without a lock: while limits are replaced, a call may find some of
-//! the old and some of the new ones.
+//! Each number is read by itself, without a lock: while limits are replaced, a call may find some
+//! of the old and some of the new ones.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;

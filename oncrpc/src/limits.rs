@@ -132,8 +132,8 @@ impl ServerLimits {
 
     /// Sets the maximum time for a call to arrive, from its first byte to its last, and for a reply
     /// to be sent; `None` for no limit. When it passes, the connection is closed. Time in which the
-    /// server itself delays a call does not count. Over RDMA, this holds for calls with Read chunks,
-    /// and for replies of more than 4 KiB.
+    /// server itself delays a call does not count. Over RDMA, this holds for calls with Read
+    /// chunks, and for replies of more than 4 KiB.
     #[must_use]
     pub const fn transfer_time(mut self, time: Option<Duration>) -> Self {
         self.transfer_time = time;

@@ -96,8 +96,8 @@ impl Body {
         &self.items
     }
 
-    /// Returns the short items of results, which are in the stream, and the results without an item.
-    /// A client over RDMA offers memory for each item, in the order of the results (RFC 8166,
+    /// Returns the short items of results, which are in the stream, and the results without an
+    /// item. A client over RDMA offers memory for each item, in the order of the results (RFC 8166,
     /// section 4.3.2.1), so that these consume their memory, too.
     #[must_use]
     pub fn short_items(&self) -> &[ShortItem] {

@@ -253,8 +253,8 @@ impl Context {
         self.deadline
     }
 
-    /// Returns a buffer for an item of `len` bytes of the results, from which the transport sends it
-    /// without a copy if it can.
+    /// Returns a buffer for an item of `len` bytes of the results, from which the transport sends
+    /// it without a copy if it can.
     ///
     /// ```
     /// # use oncrpc::xdr::Item;

@@ -130,8 +130,8 @@ impl BufferStructure {
         }
     }
 
-    /// Converts the structure that a peer has announced. If it has too many or unusual segments, only
-    /// its length is used.
+    /// Converts the structure that a peer has announced. If it has too many or unusual segments,
+    /// only its length is used.
     ///
     /// # Errors
     /// Its length is not the sum of its groups' lengths, or exceeds 32 bits.
@@ -157,8 +157,8 @@ impl BufferStructure {
         Ok(Self::new(&segments).unwrap_or_else(|_| Self::plain(buf.length)))
     }
 
-    /// Passes the structure to `f` in the form of the draft, in which consecutive equal segments are
-    /// one group.
+    /// Passes the structure to `f` in the form of the draft, in which consecutive equal segments
+    /// are one group.
     // spec: rtr-3.3-a, rtr-7.2-m
     pub fn with_xdr<R>(&self, f: impl FnOnce(Buf<'_>) -> R) -> R {
         let mut groups = ArrayVec::<Group, MAX_BUFFER_SEGMENTS>::new();

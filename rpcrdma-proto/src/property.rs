@@ -46,7 +46,8 @@ impl BasicProperty {
     /// `None` if the property is not a basic one.
     ///
     /// # Errors
-    /// The value does not decode as the property's type: it is too short, too long, or out of range.
+    /// The value does not decode as the property's type: it is too short, too long, or out of
+    /// range.
     // spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-e, xc3-2.1-f, xc3-2.1-h, xc3-2.1-i, xc3-2.1-j, xc3-3-e
     // spec: xc3-3-f, xc3-3-g
     // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g
@@ -229,8 +230,8 @@ impl PeerProperties {
         bit(code) & self.may_change != 0
     }
 
-    /// Handles a CONNPROP or INITXCH. A second one is ignored. If a property occurs twice, its first
-    /// value applies.
+    /// Handles a CONNPROP or INITXCH. A second one is ignored. If a property occurs twice, its
+    /// first value applies.
     ///
     /// # Errors
     /// A value is malformed; then no value is applied (decision D15 covers the message itself).
@@ -264,8 +265,8 @@ impl PeerProperties {
         Ok(())
     }
 
-    /// Handles an UPDPROP, or an UPDXCH with its single value. Properties that the peer announced as
-    /// fixed, or not at all, do not change.
+    /// Handles an UPDPROP, or an UPDXCH with its single value. Properties that the peer announced
+    /// as fixed, or not at all, do not change.
     ///
     /// # Errors
     /// A value is malformed; then no value is applied.

@@ -2,8 +2,8 @@
 //!
 //! A driver acts only when it is called. [`Driver::turn`] takes completions, asks the engine for
 //! actions, and posts work requests. [`Driver::wait`] sleeps until there is something to take. New
-//! calls are sent by the next turn, or by [`Driver::flush`]. A driver can be sent to another thread,
-//! but threads share nothing of it, so an RPC wakes no thread.
+//! calls are sent by the next turn, or by [`Driver::flush`]. A driver can be sent to another
+//! thread, but threads share nothing of it, so an RPC wakes no thread.
 //!
 //! RPC messages are bytes here, with items beside them. For typed clients and services use
 //! [channels and servers](crate). Use a driver directly to build another RPC layer on it.
@@ -429,8 +429,8 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Returns a connection of a client that has events. Call [`poll_event`](Self::poll_event) until
-    /// it returns `None`. So there is no need to poll every client.
+    /// Returns a connection of a client that has events. Call [`poll_event`](Self::poll_event)
+    /// until it returns `None`. So there is no need to poll every client.
     pub fn ready(&mut self) -> Option<ConnectionId> {
         while let Some(id) = self.ready.pop_front() {
             if let Some(slot) = self.slot(id) {

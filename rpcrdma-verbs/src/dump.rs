@@ -1,7 +1,7 @@
 //! Transport headers as text.
 //!
-//! The wording is output of the command `rpcrdma`: lines of text, and the JSON field `malformed` for
-//! a message without a header. Its tests and its users depend on both.
+//! The wording is output of the command `rpcrdma`: lines of text, and the JSON field `malformed`
+//! for a message without a header. Its tests and its users depend on both.
 
 mod groups;
 mod operations;

@@ -20,9 +20,9 @@
 //! ```
 //!
 //! With the feature `tokio`, `channel` returns a channel for any thread and the future that drives
-//! its connection, as a task of a runtime or on a thread of its own, which `connect` starts; `serve`
-//! starts a thread that serves a router. Typed clients and services of generated code run over both
-//! as they run over TCP.
+//! its connection, as a task of a runtime or on a thread of its own, which `connect` starts;
+//! `serve` starts a thread that serves a router. Typed clients and services of generated code run
+//! over both as they run over TCP.
 //!
 //! A [`LocalChannel`] and a [`LocalServer`] use a [driver](driver::Driver) that their user drives
 //! on one thread, without locks, tasks or wake-ups.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map from numbers that no adversary chooses: those of queue pairs, which the device chooses, and
-/// those of our own calls.
+/// A map from numbers that no adversary chooses: those of queue pairs, which the device chooses,
+/// and those of our own calls.
 ///
-/// A multiplication spreads them; a hash that resists an adversary would take longer than the rest of
-/// the lookup.
+/// A multiplication spreads them; a hash that resists an adversary would take longer than the rest
+/// of the lookup.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 #[derive(Clone, Copy, Default, Debug)]

@@ -262,8 +262,8 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// Registers memory.
     ///
     /// # Safety
-    /// The memory must stay valid until [`MemoryRegion::deregister`] has returned true. Meanwhile all
-    /// accesses must respect what is posted and exposed.
+    /// The memory must stay valid until [`MemoryRegion::deregister`] has returned true. Meanwhile
+    /// all accesses must respect what is posted and exposed.
     ///
     /// # Errors
     /// Fails if the device cannot register the memory.

@@ -359,8 +359,8 @@ impl Module {
     }
 
     /// Names the union that is the result of one operation of several in a reply, such as READ in
-    /// NFSv4's COMPOUND. Each such result consumes the memory that a client over RDMA offers for one
-    /// item (a Write chunk), whether its arm has an item or not (RFC 8267, section 6.4.1).
+    /// NFSv4's COMPOUND. Each such result consumes the memory that a client over RDMA offers for
+    /// one item (a Write chunk), whether its arm has an item or not (RFC 8267, section 6.4.1).
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};

@@ -1,7 +1,7 @@
 //! Formats emitted tokens as files, each with a header that names its documents.
 //!
-//! The file names (`a.rs` for a module, `a.owned.rs` for its owned shape) and the form of the header
-//! must not change: `docs/guide.md` documents both, `xdrgen/tests/stubs.rs` and
+//! The file names (`a.rs` for a module, `a.owned.rs` for its owned shape) and the form of the
+//! header must not change: `docs/guide.md` documents both, `xdrgen/tests/stubs.rs` and
 //! `xdrgen/cli/tests/conventions.rs` require the names, and the snapshots of `tests/generated.rs`
 //! require the header.
 

@@ -1,8 +1,8 @@
 //! The worker threads on which operations of the host's file system block.
 //!
 //! A system call may take as long as a disk takes, so no operation that may wait for one runs on
-//! the thread of a connection. The number of threads is limited, and so is the number that works for one object: a
-//! slow object delays no other one.
+//! the thread of a connection. The number of threads is limited, and so is the number that works
+//! for one object: a slow object delays no other one.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -50,8 +50,8 @@ impl ReplyCacheConfig {
         }
     }
 
-    /// Sets the maximum size in bytes of a reply that is kept (default 64 KiB). A retransmission of a
-    /// call with a longer reply is answered with SYSTEM_ERR, and is not executed.
+    /// Sets the maximum size in bytes of a reply that is kept (default 64 KiB). A retransmission of
+    /// a call with a longer reply is answered with SYSTEM_ERR, and is not executed.
     #[must_use]
     pub const fn max_reply(self, max_reply: usize) -> Self {
         Self { max_reply, ..self }

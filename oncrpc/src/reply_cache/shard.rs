@@ -34,8 +34,8 @@ pub(crate) struct Key {
     pub(super) procedure: [u32; 3],
     pub(super) len: usize,
     pub(super) hash: u64,
-    /// Distinguishes equal calls that arrived over several connections, if a caller is identified by
-    /// its connection; otherwise 0.
+    /// Distinguishes equal calls that arrived over several connections, if a caller is identified
+    /// by its connection; otherwise 0.
     pub(super) number: u64,
 }
 
@@ -77,8 +77,8 @@ pub struct ReplyCacheStats {
     pub hits: u64,
     /// The number of retransmissions that arrived while their call was being executed.
     pub in_progress: u64,
-    /// The number of replies that were evicted because the cache was full. A later retransmission of
-    /// such a call is executed again.
+    /// The number of replies that were evicted because the cache was full. A later retransmission
+    /// of such a call is executed again.
     pub evicted: u64,
     /// The number of replies that exceeded the maximum age.
     pub expired: u64,
@@ -110,8 +110,8 @@ impl Shard {
     }
 
     /// Returns the key, with its number, of a call that arrived over a connection. The call is one
-    /// that arrived over this connection before; otherwise one whose connection is closed; otherwise
-    /// a new one.
+    /// that arrived over this connection before; otherwise one whose connection is closed;
+    /// otherwise a new one.
     pub(super) fn by_connection(&mut self, key: Key, connection: &ConnectionStatus) -> Key {
         let callers = self.callers.entry(key).or_default();
         let same = |caller: &ByConnection| caller.connection.is_same(connection);

@@ -272,8 +272,8 @@ impl PropertyExchange {
         );
     }
 
-    /// Handles a property request that failed: it counts as rejected. `by_error` is true if an error
-    /// answered it, and false if its answer could not be decoded.
+    /// Handles a property request that failed: it counts as rejected. `by_error` is true if an
+    /// error answered it, and false if its answer could not be decoded.
     // spec: xc3-3-m, xc2-3-i, xc2-3.1-j
     pub(super) fn request_failed(
         &mut self,

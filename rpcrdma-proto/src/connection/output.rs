@@ -116,8 +116,8 @@ pub enum Event {
         xid: u32,
         /// The cause.
         error: CallFailure,
-        /// Whether the peer may have executed the call: it was sent, and the peer has not refused it
-        /// for its version or operation.
+        /// Whether the peer may have executed the call: it was sent, and the peer has not refused
+        /// it for its version or operation.
         sent: bool,
     },
     /// The peer announced properties, or our properties changed at its request.

@@ -386,8 +386,8 @@ impl Session {
         self.begin(call, deadline)
     }
 
-    /// Begins a call that is not transmitted over a further connection when the peer may have it: it
-    /// fails with `Disconnected` when its connection is lost.
+    /// Begins a call that is not transmitted over a further connection when the peer may have it:
+    /// it fails with `Disconnected` when its connection is lost.
     ///
     /// # Errors
     /// As for [`call`](Self::call).

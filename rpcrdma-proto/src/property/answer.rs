@@ -28,8 +28,8 @@ pub enum Decision {
 /// request are rejected, because no subset names them; a test requires this number.
 const WORDS: usize = 8;
 
-/// The number of basic properties: the maximum number of substitutes in an answer, since `decide` is
-/// called once for each.
+/// The number of basic properties: the maximum number of substitutes in an answer, since `decide`
+/// is called once for each.
 const BASIC_PROPERTIES: usize = 3;
 
 /// The answer to a REQPROP or a REQXCH. It owns its content and allocates nothing.

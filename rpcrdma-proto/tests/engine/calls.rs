@@ -28,7 +28,8 @@ fn fences(end: &End) -> usize {
         .count()
 }
 
-// ---- How they travel ------------------------------------------------------------------------------------------------
+// ---- How they travel
+// ------------------------------------------------------------------------------------------------
 
 /// The largest item is reduced, and no more items than the peer reassembles: Linux before 6.12
 /// accepts one.
@@ -271,7 +272,8 @@ fn invalidation_follows_the_property() {
     }
 }
 
-// ---- How they end ---------------------------------------------------------------------------------------------------
+// ---- How they end
+// ---------------------------------------------------------------------------------------------------
 
 /// Memory that the peer may reach is fenced before the call ends, and what a Send needs is
 /// released.

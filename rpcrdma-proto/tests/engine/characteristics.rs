@@ -79,7 +79,8 @@ fn next(code: u32, from: &mut End, to: &mut End) -> Vec<u8> {
     }
 }
 
-// ---- A change that is pending ---------------------------------------------------------------------------------------
+// ---- A change that is pending
+// ---------------------------------------------------------------------------------------
 
 /// A larger size is pending until the smaller receives are gone; then the reached size is
 /// announced.
@@ -349,7 +350,8 @@ fn fixed_properties_are_announced_at_the_start() {
     );
 }
 
-// ---- Answers --------------------------------------------------------------------------------------------------------
+// ---- Answers
+// --------------------------------------------------------------------------------------------------------
 
 /// Each of several changes has its answer: made, or not made. There is no third value.
 // spec: xc2-3-f, xc2-3-g, xc2-3-h, xc2-4.2-a, xc2-4.2-b, xc2-4.2-c, xc2-4.3-a, xc2-4.3-b, xc2-4.3-c
@@ -482,7 +484,8 @@ fn empty_values_are_errors() {
     assert_eq!(client.session.peer_properties().receive_buffer_size, 8192);
 }
 
-// ---- Which draft ----------------------------------------------------------------------------------------------------
+// ---- Which draft
+// ----------------------------------------------------------------------------------------------------
 
 /// An end with neither draft refuses the operations, and its calls continue.
 // spec: xc2-4-e, xc2-4-f, xc2-4.1-c, xc2-3-i

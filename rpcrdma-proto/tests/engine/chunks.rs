@@ -35,7 +35,8 @@ fn offering(xid: u32, procedure: u32, lists: &[u32]) -> Vec<u8> {
 /// A Read list, a Write list, and a Reply chunk.
 const EMPTY: [u32; 3] = [0, 0, 0];
 
-// ---- Calls ----------------------------------------------------------------------------------------------------------
+// ---- Calls
+// ----------------------------------------------------------------------------------------------------------
 
 /// An item that is reduced is one Read chunk of its own bytes: its padding is neither in the chunk
 /// nor inline. Its Position is that in the whole message.
@@ -241,7 +242,8 @@ fn a_result_in_more_segments_than_expected_takes_a_reply_chunk() {
     }
 }
 
-// ---- Replies --------------------------------------------------------------------------------------------------------
+// ---- Replies
+// --------------------------------------------------------------------------------------------------------
 
 /// A Write chunk of two segments, one of one, and one of none; each of 100 bytes.
 const WRITES: [u32; 18] = [

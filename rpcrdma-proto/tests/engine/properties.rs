@@ -98,7 +98,8 @@ pub(crate) fn operation(xid: u32, direction: u32, code: u32, info: &[u32]) -> Ve
     words(&[&[xid, 2, 8, 5, direction, code, bytes][..], info].concat())
 }
 
-// ---- What is told at the beginning ----------------------------------------------------------------------------------
+// ---- What is told at the beginning
+// ----------------------------------------------------------------------------------
 
 /// The messages of a beginning, byte by byte.
 // spec: xc3-2.1-a, xc3-2.1-b, xc3-2.3-a, xc3-2.3-b, xc3-2.3-c, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g
@@ -282,7 +283,8 @@ fn silent_peer_has_the_default_size() {
     }
 }
 
-// ---- Changes of our own ---------------------------------------------------------------------------------------------
+// ---- Changes of our own
+// ---------------------------------------------------------------------------------------------
 
 /// Receives grow at once, and are announced only when the old ones are gone (decision D17).
 // spec: xc3-3.1-b, xc3-3.1-g, xc3-4.4-b, xc3-3-n, xc3-2.3-d, xc3-4-h, v2-5.2-g

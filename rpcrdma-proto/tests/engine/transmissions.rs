@@ -58,7 +58,8 @@ pub(crate) fn operation(
     words(&[&[xid, 2, credits, 5, direction, code, bytes][..], &info].concat())
 }
 
-// ---- Word by word ---------------------------------------------------------------------------------------------------
+// ---- Word by word
+// ---------------------------------------------------------------------------------------------------
 
 // spec: rtr-3.3-c, rtr-4.2-b, rtr-6.2-a, rtr-6.2-k, rtr-6.2-l, rtr-6.2-p, rtr-6.2-q, rtr-6.2-r
 // spec: rtr-6.2-ab, rtr-6.2-ac
@@ -426,7 +427,8 @@ fn source_length(source: Source) -> u32 {
     }
 }
 
-// ---- What is broken -------------------------------------------------------------------------------------------------
+// ---- What is broken
+// -------------------------------------------------------------------------------------------------
 
 /// A call that was reported broken goes by other means; if it is reported again, the consumer
 /// learns of it.

@@ -35,7 +35,8 @@ fn xids_of_operations_differ_from_served_calls() {
     assert_eq!(updates, [last + 2, last + 4], "those between are served");
 }
 
-/// A call does not take the XID of a call that is served, which the peer chose first (decision D12).
+/// A call does not take the XID of a call that is served, which the peer chose first (decision
+/// D12).
 // spec: v2-4.2.2-f, bd-2.4-b
 #[test]
 fn xids_of_calls_differ_from_served_calls() {

@@ -116,7 +116,8 @@ pub(crate) fn operation(to: &To, xid: u32, direction: u32, code: u32, info: &[u3
     )
 }
 
-// ---- Transmissions of rtrext-02 -------------------------------------------------------------------------------------
+// ---- Transmissions of rtrext-02
+// -------------------------------------------------------------------------------------
 
 pub(crate) const XMTREQ: u32 = 5;
 pub(crate) const XMTRESP: u32 = 6;

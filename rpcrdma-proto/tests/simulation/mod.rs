@@ -15,8 +15,8 @@
 //! A message that is corrupt or hostile taints its connection, until that is lost, which it is when
 //! faults are healed. On it the following is no defect: a missing receive, bytes beyond what the
 //! peer takes, access to memory that is not there (it breaks the connection, as it does in an RDMA
-//! device), a reply or a call that is not what was sent, a close for `CreditOverrun`, `Invalidated` or
-//! `NoVersion`, a call that hangs until the connection is lost. Credits beyond a grant are none
+//! device), a reply or a call that is not what was sent, a close for `CreditOverrun`, `Invalidated`
+//! or `NoVersion`, a call that hangs until the connection is lost. Credits beyond a grant are none
 //! either, unless all that was forged was dropped, or answered by an error that is nobody's. All
 //! else holds: nothing panics or leaks, each call ends once, its memory is fenced and its Sends are
 //! done before, there is a receive for each call that waits for its reply, no call goes back before

@@ -610,8 +610,8 @@ fn flip(message: &mut Message, random: &mut Random) {
     }
 }
 
-/// Whether a message shows that its sender speaks Version Two: any but an error about versions; to a
-/// client an operation that is no answer does not.
+/// Whether a message shows that its sender speaks Version Two: any but an error about versions; to
+/// a client an operation that is no answer does not.
 fn is_answer_in_two(message: &Message, to_client: bool) -> bool {
     let (procedure, word) = (message.word(3), message.word(4));
     message.word(1) == 2

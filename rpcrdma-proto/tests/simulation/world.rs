@@ -32,8 +32,8 @@ pub(crate) struct Pair {
     pub(crate) remembered: u64,
     /// The next connection is of another client, or to another server: a number that says which.
     pub(crate) replaced: [Option<u32>; 2],
-    /// Whether an end that was replaced spoke another draft than its peer, which has dropped what it
-    /// could not read then.
+    /// Whether an end that was replaced spoke another draft than its peer, which has dropped what
+    /// it could not read then.
     pub(crate) was_mixed: bool,
 }
 
@@ -314,8 +314,8 @@ impl World {
         f(&mut self.pairs[pair].ends[end].session)
     }
 
-    /// Lets another client take the place of one that has no connection. Its server has none either:
-    /// what it sends on the last one is for the last client.
+    /// Lets another client take the place of one that has no connection. Its server has none
+    /// either: what it sends on the last one is for the last client.
     pub(crate) fn replace_client(&mut self, pair: usize) {
         let [client, server] = &self.pairs[pair].ends;
         let apart = client.link == 0 && !client.connecting && server.link == 0;

@@ -125,7 +125,8 @@ impl<D: Device> Host<D> {
         }
     }
 
-    /// Panics with the error if a connection of this host has failed: the peer waits for it in vain.
+    /// Panics with the error if a connection of this host has failed: the peer waits for it in
+    /// vain.
     fn check_connects(&self) {
         for event in &self.pending {
             if let ConnectionEvent::Failed {

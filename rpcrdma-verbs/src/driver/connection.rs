@@ -479,7 +479,8 @@ impl<D: Device> Connection<D> {
     }
 
     /// Processes a completion. Returns false if the queue pair has failed, by a fence or by another
-    /// request: then the connection is closed, and the memory of unfenced calls is released with it.
+    /// request: then the connection is closed, and the memory of unfenced calls is released with
+    /// it.
     // spec: rfc8166-4.5.4-a
     pub(crate) fn complete(&mut self, completion: &Completion) -> bool {
         let Some(endpoint) = &mut self.endpoint else {

@@ -148,9 +148,9 @@ impl<'a> Writer<'a> {
         Ok(self)
     }
 
-    /// Declares that the items that follow answer the operation whose first byte is at a position of
-    /// the call, which is counted from the beginning of the RPC message with all items in place. In
-    /// a call this has no effect.
+    /// Declares that the items that follow answer the operation whose first byte is at a position
+    /// of the call, which is counted from the beginning of the RPC message with all items in place.
+    /// In a call this has no effect.
     pub fn answers(&mut self, position: u32) -> &mut Self {
         self.0.attached_mut().answers = Some(position);
         self

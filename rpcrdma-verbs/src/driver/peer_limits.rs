@@ -1,5 +1,5 @@
-//! Limits of what the transfers of one peer may have: of the registered memory that all peers share,
-//! and of time.
+//! Limits of what the transfers of one peer may have: of the registered memory that all peers
+//! share, and of time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,8 +70,8 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Counts the memory of the reply to a call, before it is taken. Returns false if the connection
-    /// is closed, because its peer has too much.
+    /// Counts the memory of the reply to a call, before it is taken. Returns false if the
+    /// connection is closed, because its peer has too much.
     #[inline]
     pub(crate) fn hold_reply(
         &mut self,

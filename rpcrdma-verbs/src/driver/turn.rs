@@ -117,8 +117,8 @@ impl<D: Device> Driver<D> {
         Ok(self.turn()? > 0 || ready)
     }
 
-    /// Returns true if the driver's loop is not to sleep yet: in its last turn there was work, or it
-    /// looks for more for a short time.
+    /// Returns true if the driver's loop is not to sleep yet: in its last turn there was work, or
+    /// it looks for more for a short time.
     #[cfg(feature = "tokio")]
     pub(crate) fn looks_for_work(&mut self, done: usize) -> bool {
         if done > 0 {

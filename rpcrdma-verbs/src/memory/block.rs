@@ -153,7 +153,8 @@ pub(super) struct Block {
     share: ManuallyDrop<BudgetShare>,
 }
 
-// SAFETY: the block owns its memory, as a `Box` does, and gives no access to it: only its ranges do.
+// SAFETY: the block owns its memory, as a `Box` does, and gives no access to it: only its ranges
+// do.
 unsafe impl Send for Block {}
 // SAFETY: as above; what is shared of it is not changed, apart from counters that are atomic.
 unsafe impl Sync for Block {}
@@ -244,8 +245,8 @@ fn map(bytes: usize) -> Result<NonNull<u8>, MemoryError> {
 /// Frees memory according to its origin.
 fn free(memory: NonNull<u8>, capacity: usize, owner: &Allocation) {
     match owner {
-        // SAFETY: the memory was mapped with this length. It is unmapped once, by its block, or here
-        // if there is no block; and nothing refers to it any more.
+        // SAFETY: the memory was mapped with this length. It is unmapped once, by its block, or
+        // here if there is no block; and nothing refers to it any more.
         Allocation::Pages => {
             let unmapped = unsafe { munmap(memory.as_ptr().cast(), capacity) };
             debug_assert!(unmapped.is_ok(), "{unmapped:?}");

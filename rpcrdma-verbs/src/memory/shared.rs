@@ -60,8 +60,8 @@ impl From<Frozen> for SharedBytes {
 }
 
 impl Buf {
-    /// Returns the buffer behind a share, empty, if the buffer is registered and has no other share.
-    /// Else the share is dropped.
+    /// Returns the buffer behind a share, empty, if the buffer is registered and has no other
+    /// share. Else the share is dropped.
     pub(crate) fn from_shared(bytes: SharedBytes) -> Option<Self> {
         let share = SlotRef::from_arc(bytes.into_buffer_arc::<PoolSlot>()?);
         let buf = PostedBuf { share, length: 0 };

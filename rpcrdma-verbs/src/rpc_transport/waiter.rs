@@ -51,8 +51,8 @@ impl Waiter {
     }
 }
 
-/// Turns without a sleep. Other tasks of the runtime run between some of them: to let them run takes
-/// a system call.
+/// Turns without a sleep. Other tasks of the runtime run between some of them: to let them run
+/// takes a system call.
 #[derive(Default, Debug)]
 pub(super) struct Turns(u32);
 

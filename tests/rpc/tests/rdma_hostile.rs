@@ -73,8 +73,8 @@ fn attack<F: Future<Output = ()>>(
     attack::attack(Iwarp, limit, attacks, is_up);
 }
 
-/// Asks for a connection by MPA revision 1 without CRC and markers (RFC 5044, section 7.1), with the
-/// private data of RFC 8797. Returns whether the server accepts.
+/// Asks for a connection by MPA revision 1 without CRC and markers (RFC 5044, section 7.1), with
+/// the private data of RFC 8797. Returns whether the server accepts.
 async fn set_up(stream: &mut TcpStream) -> bool {
     let private_data = [0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3];
     let mut request = b"MPA ID Req Frame".to_vec();
@@ -166,8 +166,8 @@ async fn send_calls(stream: &mut TcpStream, call: impl Fn(u32) -> Vec<u8>) {
     let _ = tokio::time::timeout(Duration::from_millis(1), stream.write_all(&calls)).await;
 }
 
-/// Opens 1,000 connections each time, some at once: 10,000 in all. As many as the server accepts stay
-/// open.
+/// Opens 1,000 connections each time, some at once: 10,000 in all. As many as the server accepts
+/// stay open.
 async fn connect_often(server: SocketAddr) {
     let mut open = Vec::new();
     for _ in 0..100 {

@@ -1,8 +1,9 @@
 //! Measures a file system: `files transfer FILE read|write BYTES BLOCK THREADS SECONDS` moves
 //! blocks with O_DIRECT, at random offsets if they are smaller than 64 KiB, and prints blocks per
 //! second; `files names DIR COUNT THREADS` creates, looks up and removes files, and prints the rate
-//! of each; `files fill DIR COUNT THREADS` creates empty files; `files check DIR SECONDS` changes names, none of which may be changed twice; `files
-//! commit DIR SECONDS` writes and synchronizes (see the jobs `mount_cuts` and `mount_kill`).
+//! of each; `files fill DIR COUNT THREADS` creates empty files; `files check DIR SECONDS` changes
+//! names, none of which may be changed twice; `files commit DIR SECONDS` writes and synchronizes
+//! (see the jobs `mount_cuts` and `mount_kill`).
 
 use std::env;
 use std::fs::{self, File, OpenOptions};

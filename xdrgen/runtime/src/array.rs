@@ -90,9 +90,9 @@ macro_rules! array {
                 }
             }
 
-            /// Copies elements to the start of `out`, up to its length, and returns their number. For
-            /// elements of a fixed size the compiler can vectorize the loop, which it cannot for
-            /// [`iter`](Self::iter).
+            /// Copies elements to the start of `out`, up to its length, and returns their number.
+            /// For elements of a fixed size the compiler can vectorize the loop, which it cannot
+            /// for [`iter`](Self::iter).
             ///
             /// ```
             /// use xdrgen_runtime::{Array, Decode};

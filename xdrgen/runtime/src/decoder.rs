@@ -222,8 +222,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Notes that a result that may have an item has none here, such as the result of a READ that
-    /// failed. Where items are matched in order, the next one stands for it, and is empty (RFC 8267,
-    /// section 6.4.1). For generated code.
+    /// failed. Where items are matched in order, the next one stands for it, and is empty (RFC
+    /// 8267, section 6.4.1). For generated code.
     #[doc(hidden)]
     #[inline]
     pub fn no_item(&mut self) {

@@ -138,8 +138,8 @@ impl<'a> ItemList<'a> {
         !self.items.is_empty()
     }
 
-    /// Where items are matched in order: matches the next one, if it is empty, to a result without an
-    /// item. `rest` is the stream behind the start of the result.
+    /// Where items are matched in order: matches the next one, if it is empty, to a result without
+    /// an item. `rest` is the stream behind the start of the result.
     pub(crate) fn pass_over(&self, rest: &'a [u8]) {
         if self.matching == Matching::InOrder
             && let Some(offset) = self.offset(rest).and_then(|at| u32::try_from(at).ok())

@@ -100,8 +100,8 @@ pub trait Sink<'s> {
     }
 
     /// Notes that a result that may have an item has none here, such as the result of a READ that
-    /// failed. A transport that has memory for each result's item leaves this one's empty (RFC 8267,
-    /// section 6.4.1). For generated code.
+    /// failed. A transport that has memory for each result's item leaves this one's empty (RFC
+    /// 8267, section 6.4.1). For generated code.
     ///
     /// # Errors
     /// Returns `TooLong` if the sink has no position for it.

@@ -97,7 +97,8 @@ pub(crate) fn part(
     })
 }
 
-/// Returns the struct or union that an entry names. `after` is the part of the entry behind the name.
+/// Returns the struct or union that an entry names. `after` is the part of the entry behind the
+/// name.
 pub(crate) fn owner(
     context: &mut Context<'_, '_>,
     schema: &Schema,

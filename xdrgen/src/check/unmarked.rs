@@ -290,8 +290,8 @@ fn starts_with_word(text: &Text, keyword: &str) -> bool {
     })
 }
 
-/// Returns the content of a line without a damaged marker (`/` or `//`), and its column. `/*` begins
-/// a comment.
+/// Returns the content of a line without a damaged marker (`/` or `//`), and its column. `/*`
+/// begins a comment.
 fn unmark(line: &str) -> (usize, &str) {
     let line = line.trim_end();
     let content = line.trim_start();

@@ -11,8 +11,8 @@ use crate::provider::Device;
 const COUNTED_REPLY: usize = 4096;
 
 impl<D: Device> Connection<D> {
-    /// Counts the memory of the reply to a call of the peer, in place of that of the call, before it
-    /// is taken. If the peer has too much, the connection is closed, and false returned.
+    /// Counts the memory of the reply to a call of the peer, in place of that of the call, before
+    /// it is taken. If the peer has too much, the connection is closed, and false returned.
     pub(crate) fn hold_reply(&mut self, call: ServedCallId, bytes: usize) -> bool {
         // The slot of a call that has ended may be another's.
         if self.peer_limits.is_none() || self.session.call_length(call).is_none() {

@@ -227,8 +227,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 const NOISE: Duration = Duration::from_micros(200);
 
 /// Lets peers attack in turns, until `is_up` each time, and checks what another client and the
-/// memory of the server notice of it. `is_up` gets the counters, and how often the limit was reached
-/// in this turn.
+/// memory of the server notice of it. `is_up` gets the counters, and how often the limit was
+/// reached in this turn.
 pub fn attack<T, F, A>(
     transport: T,
     limit: Limit,
