@@ -4,7 +4,8 @@
 # shellcheck source=../tests/packages.bash
 . tests/packages.bash
 
-# Backtraces need the lines and nothing more: writing the rest of the debug information takes a minute.
+# Backtraces need the lines and nothing more: writing the rest of the debug information takes a
+# minute.
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
 # What `time` prints: the seconds that have passed, and those of processors.
@@ -29,7 +30,8 @@ note() {
     totals+=("$counts")
 }
 
-# How many tests a log tells of: its closing line `N passed, N failed`, or else the sum of libtest's results.
+# How many tests a log tells of: its closing line `N passed, N failed`, or else the sum of libtest's
+# results.
 counted() {
     awk '/^[0-9]+ passed, [0-9]+ failed$/ { closing = $0; next }
         /^test result:/ { passed += $4; failed += $6; closing = "" }

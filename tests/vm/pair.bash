@@ -76,8 +76,8 @@ ping() {
 # Counts the answers to a client: each is a line.
 answer='bytes from'
 
-# By the emulator, at the client's end. Small calls, and some that need Read and Write chunks or Sends in several packets.
-# RPCRDMA_PAIR_CAPTURE names a file that gets the capture.
+# By the emulator, at the client's end. Small calls, and some that need Read and Write chunks or
+# Sends in several packets. RPCRDMA_PAIR_CAPTURE names a file that gets the capture.
 packets_are_captured() {
     local capture='' to="--device rxe0 --connect 10.9.8.1" each commands=()
     start server 10.9.8.1 bash -c './rpcrdma nfs serve --memory --device rxe0 --rdma=10.9.8.1:20050 & exec ./rpcrdma serve --device rxe0 --bind 10.9.8.1:20049'

@@ -43,7 +43,8 @@ test_programs=(conformance transport groups operations load linux linux_nfsd lin
 # Those that run on the host, on what came of machines.
 host_programs=(wireshark)
 
-# Builds the test programs and the command into the folder $1, under their names, and those of the host into the folder $2.
+# Builds the test programs and the command into the folder $1, under their names, and those of the
+# host into the folder $2.
 build() {
     local file name
     need cmake g++ libclang-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev

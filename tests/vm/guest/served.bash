@@ -43,7 +43,8 @@ end_server() {
     while grep -qs '^State:.[^Z]' "/proc/$server/status"; do sleep 0.05; done
 }
 
-# $1: tcp or rdma, $2: the port, $3: where, $4: the port of MOUNT, $5: what; mount_options has more options, each after a comma.
+# $1: tcp or rdma, $2: the port, $3: where, $4: the port of MOUNT, $5: what; mount_options has more
+# options, each after a comma.
 mounted() {
     mkdir -p "$3"
     mount.nfs "$RPCRDMA_ADDRESS:${5:-/}" "$3" -o "vers=3,proto=$1,port=$2,mountproto=tcp,mountport=${4:-2049},nolock,nosharecache${mount_options-}"

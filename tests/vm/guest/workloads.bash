@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# What users do with files, each a function for `check`, in the folder $at of a mount. $other is the same folder by another mount,
-# which shares no cache with the first; $long is 1 for the long forms.
+# What users do with files, each a function for `check`, in the folder $at of a mount. $other is the
+# same folder by another mount, which shares no cache with the first; $long is 1 for the long forms.
 long=${RPCRDMA_LONG:-0}
 
 # $1: how much in the long form, $2: in the short one.
 amount() { [ "$long" = 1 ] && echo "$1" || echo "$2"; }
 
-# fio writes, each block with a checksum, and reads all of it again: by the other mount, which knows no file of this name.
+# fio writes, each block with a checksum, and reads all of it again: by the other mount, which knows
+# no file of this name.
 verified() {
     local name=${FUNCNAME[1]}
     local all=(--name="$name" --size="$(amount 32m 4m)" --verify=crc32c --verify_fatal=1 --fallocate=none)
@@ -159,8 +160,8 @@ mapped() {
     rm "$at/mapped" "$at/mapped.c"
 }
 
-# Those in the configuration fail with Linux's server, too. The short form has the most intricate procedures,
-# and leaves out the rest.
+# Those in the configuration fail with Linux's server, too. The short form has the most intricate
+# procedures, and leaves out the rest.
 posix() {
     local patterns=()
     [ "$long" = 1 ] || patterns=(rename:: unlink::)
