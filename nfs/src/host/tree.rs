@@ -293,7 +293,7 @@ impl Tree {
 
     /// Returns the hash of a name, which is its position in a directory without cookies.
     pub(super) fn code(&self, name: &[u8]) -> u64 {
-        self.handles.key.code(name)
+        self.handles.key.code_of_name(name)
     }
 
     /// Returns the handle of an object.

@@ -1,4 +1,7 @@
 //! The state machines of outgoing calls, incoming calls and the connection: one table each.
+//!
+//! `None` from `next` is no defect: callers also try events in states that these do not change, and
+//! use the answer as a condition. A test compares the tables with docs/state-machines.md.
 
 /// The state of an outgoing call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,7 +55,7 @@ impl RequestState {
         Self::Done,
     ];
 
-    /// Returns the next state; `None` if the event cannot happen in this state.
+    /// Returns the next state; `None` if the event has no effect in this state.
     #[must_use]
     pub const fn next(self, event: RequestEvent) -> Option<Self> {
         Some(match (self, event) {
@@ -118,7 +121,8 @@ pub enum ServedEvent {
     Kept,
     /// The peer reported an error in the reply, which is retransmitted.
     Again,
-    /// The consumer dropped the call, or the reply cannot be sent and an error is sent instead.
+    /// The consumer dropped the call, the reply cannot be sent and an error is sent instead, or the
+    /// retained reply is no longer needed.
     Dropped,
     /// The connection is lost.
     Lost,
@@ -135,7 +139,7 @@ impl ServedState {
         Self::Done,
     ];
 
-    /// Returns the next state; `None` if the event cannot happen in this state.
+    /// Returns the next state; `None` if the event has no effect in this state.
     #[must_use]
     pub const fn next(self, event: ServedEvent) -> Option<Self> {
         Some(match (self, event) {
@@ -209,7 +213,7 @@ impl ConnState {
         Self::Closed,
     ];
 
-    /// Returns the next state; `None` if the event cannot happen in this state.
+    /// Returns the next state; `None` if the event has no effect in this state.
     #[must_use]
     pub const fn next(self, event: StateChange) -> Option<Self> {
         Some(match (self, event) {

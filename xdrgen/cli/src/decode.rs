@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, Comm
     let input = Input {
         paths: schema,
         settings,
+        // No option sets the levels of lints. Those of the manifest hold.
         lints: Lints::default(),
     };
     let compilation = input::config(&input, None)?.check();

@@ -1,5 +1,8 @@
 //! The tables of a dissector: the types that a message can contain, and the fields that Wireshark
 //! shows.
+//!
+//! `dissector.lua` reads them by these keys and kinds, and accepts what `value` accepts: `deep` is
+//! true where `value` enters a level of `Limits::depth`.
 
 use std::collections::{BTreeMap, VecDeque};
 
