@@ -46,15 +46,13 @@ use crate::nfs3::{
 };
 use crate::wcc::Wcc;
 pub use key::HandleKey;
-use tree::{ObjectFd, Tree};
+use tree::Tree;
 use workers::Workers;
 
 /// The maximum bytes of a READ and of a WRITE.
 const TRANSFER: u32 = 1 << 20;
 /// The maximum bytes of a READ and of a WRITE that are short.
 const SHORT: u32 = 32 << 10;
-/// The blocks of 512 bytes from which on it takes long to free them.
-const LONG_TO_FREE: i64 = 1 << 15;
 
 /// The configuration of a served host directory.
 #[derive(Clone, Debug)]
@@ -100,9 +98,11 @@ impl HostConfig {
     /// threads that serve, in place of worker threads (default false).
     ///
     /// This takes two wake-ups less for each call. It applies to callers who are the server's user:
-    /// to user 0 without root squash, and to all callers of a server that cannot act as others. A
-    /// thread that serves gets a umask of its own. Nothing on the host may delay the file system,
-    /// as fanotify can do it.
+    /// to user 0 without root squash, and to all callers of a server that cannot act as others.
+    ///
+    /// Threads that serve get a umask of 0, which threads that they start share: let them do nothing
+    /// else that creates files. Nothing on the host may delay the file system for long, as swapping,
+    /// fanotify and leases can do it.
     #[must_use]
     pub fn in_place(self, in_place: bool) -> Self {
         Self { in_place, ..self }
@@ -243,7 +243,7 @@ impl HostFileSystem {
     ) -> FsResult<T> {
         let tree = &self.tree;
         let is_server = caller.is_none_or(|caller| tree.identity.is(caller));
-        let in_place = tree.in_place && is_server;
+        let in_place = tree.in_place && is_server && !tree.long_work.is_any();
         let done = in_place.then(|| in_place::run(|| work(tree)));
         match done.flatten() {
             Some(done) => {
@@ -290,15 +290,6 @@ impl HostFileSystem {
         })
         .await
     }
-
-    /// Closes an object without a name. The space of a large one is freed on a worker, since that
-    /// takes long.
-    fn close(&self, gone: Option<ObjectFd>) {
-        let blocks = |gone: &ObjectFd| gone.stat.st_blocks;
-        if let Some(gone) = gone.filter(|gone| blocks(gone) > LONG_TO_FREE) {
-            self.workers.submit(self.root, Box::new(|| drop(gone)));
-        }
-    }
 }
 
 /// Every operation runs on a thread of the file system, at most 64 in total and 8 per object; or in
@@ -338,10 +329,14 @@ impl FileSystem for HostFileSystem {
     async fn lookup(&self, by: &Caller, what: DirOp<'_>) -> FsResult<Object> {
         let (caller, dir) = (by.clone(), *what.dir);
         let name = what.name.as_bytes().to_vec();
-        self.run_short(Some(by), what.dir, move |tree| {
-            tree.lookup(&caller, (&dir, &name))
-        })
-        .await
+        // To find `..` may take a walk to the root.
+        let is_short = name != b"..";
+        let lookup = move |tree: &Tree| tree.lookup(&caller, (&dir, &name));
+        if is_short {
+            self.run_short(Some(by), what.dir, lookup).await
+        } else {
+            self.run(what.dir, lookup).await
+        }
     }
 
     async fn access(
@@ -460,20 +455,18 @@ impl FileSystem for HostFileSystem {
 
     async fn remove(&self, by: &Caller, object: DirOp<'_>, dir_wcc: &mut Wcc) -> FsResult<()> {
         let caller = by.clone();
-        let gone = self.change_dir(by, object, dir_wcc, move |tree, object, wcc| {
+        self.change_dir(by, object, dir_wcc, move |tree, object, wcc| {
             tree.remove(&caller, object, AtFlags::empty(), wcc)
-        });
-        self.close(gone.await?);
-        Ok(())
+        })
+        .await
     }
 
     async fn remove_dir(&self, by: &Caller, object: DirOp<'_>, dir_wcc: &mut Wcc) -> FsResult<()> {
         let caller = by.clone();
-        let gone = self.change_dir(by, object, dir_wcc, move |tree, object, wcc| {
+        self.change_dir(by, object, dir_wcc, move |tree, object, wcc| {
             tree.remove(&caller, object, AtFlags::REMOVEDIR, wcc)
-        });
-        self.close(gone.await?);
-        Ok(())
+        })
+        .await
     }
 
     async fn rename(
@@ -494,8 +487,7 @@ impl FileSystem for HostFileSystem {
         });
         let (result, set) = done.await?;
         *to_wcc = set;
-        self.close(result?);
-        Ok(())
+        result
     }
 
     async fn link(

@@ -11,7 +11,6 @@ use rustix::io::Errno;
 
 use super::attributes::size;
 use super::errno::{lookup_status, status, status_without_perm};
-use super::in_place;
 use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
@@ -179,7 +178,6 @@ impl Tree {
             if size > self.max_size {
                 return Err(Nfsstat3::Fbig);
             }
-            in_place::takes_long()?;
             self.set_size(caller, &file, size)?;
             self.sync_change(&file)?;
             return ObjectFd::new(file.fd).map_err(status);

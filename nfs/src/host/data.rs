@@ -125,8 +125,8 @@ impl Tree {
         };
         match stable {
             StableHow::Unstable => {}
-            StableHow::DataSync => self.stability.sync_data(&opened)?,
-            StableHow::FileSync => self.stability.sync(&opened)?,
+            StableHow::DataSync => self.synchronize(|| self.stability.sync_data(&opened))?,
+            StableHow::FileSync => self.synchronize(|| self.stability.sync(&opened))?,
         }
         self.set_after(&found, wcc);
         Ok(Written {
@@ -148,6 +148,14 @@ impl Tree {
             .identity
             .run_as(caller, || write_full(file, data, offset))?;
         written.map_err(status_without_perm)
+    }
+
+    /// Synchronizes as the server's user, whose rights to space that is reserved apply.
+    fn synchronize(&self, sync: impl FnOnce() -> FsResult<()>) -> FsResult<()> {
+        if self.stability.is_volatile() {
+            return sync();
+        }
+        self.identity.run_as_server(sync)?
     }
 
     fn write_unstable(
@@ -179,8 +187,10 @@ impl Tree {
         wcc.set_after(&self.attributes(&found.stat));
         let found = found.file()?;
         let opened = self.writer(caller, &found)?;
-        let committed = self.stability.commit(found.id());
-        let committed = committed.unwrap_or_else(|| self.stability.sync(&opened));
+        let committed = self.synchronize(|| {
+            let committed = self.stability.commit(found.id());
+            committed.unwrap_or_else(|| self.stability.sync(&opened))
+        });
         // A client commits when it closes the file.
         self.open_files.end_writing(found.id());
         self.set_after(&found, wcc);

@@ -158,9 +158,11 @@ impl Identity {
     }
 
     /// Returns true if work of a caller runs as the server's user. The groups of user 0 do not
-    /// matter: they give no access that its capabilities do not give.
+    /// matter: they give no access that its capabilities do not give. Those of the server might, to
+    /// objects of a user who is unknown in its namespace, so it has none.
     pub(super) fn is(&self, caller: &Caller) -> bool {
-        let has_all = self.capabilities.effective.contains(UNCHECKED);
+        let has_all = self.capabilities.effective.contains(UNCHECKED)
+            && self.groups.iter().all(|group| group.as_raw() == self.gid);
         let is_same = caller.is_root() && (self.uid, self.gid) == (caller.uid, caller.gid);
         !self.switches() || (is_same && has_all)
     }

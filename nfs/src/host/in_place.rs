@@ -4,12 +4,18 @@
 //! memory, which waits for no disk. Such an operation runs on the thread that asks, unless it takes
 //! long or would wait for a lock that a worker holds: then it begins again on a worker.
 //!
+//! Work on a worker that may hold the kernel's locks of an object for long is counted: meanwhile no
+//! work runs in place.
+//!
 //! Such a thread never acts as another user: the kernel refuses commands to an RDMA device from a
 //! thread whose credentials have changed since the device was opened, even if they were changed
 //! back.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use rustix::fs::Stat;
 
 use super::sys;
 use crate::file_system::FsResult;
@@ -66,6 +72,41 @@ pub(super) fn is_running() -> bool {
     STATE.get() != State::MayWait
 }
 
+/// The blocks of 512 bytes of an object from which on it takes long to free them.
+const LONG_TO_FREE: i64 = 1 << 15;
+
+/// Work that takes long, on workers.
+#[derive(Default, Debug)]
+pub(super) struct LongWork(AtomicUsize);
+
+/// Work that takes long, until it is dropped.
+pub(super) struct Long<'a>(&'a LongWork);
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl LongWork {
+    /// Begins work that takes long, as [`takes_long`] does.
+    pub(super) fn begin(&self) -> FsResult<Long<'_>> {
+        takes_long()?;
+        self.0.fetch_add(1, Ordering::Acquire);
+        Ok(Long(self))
+    }
+
+    /// Begins work that frees an object with these attributes, if that takes long.
+    pub(super) fn begin_freeing(&self, stat: &Stat) -> FsResult<Option<Long<'_>>> {
+        let is_last = stat.st_nlink <= 1 && stat.st_blocks > LONG_TO_FREE;
+        is_last.then(|| self.begin()).transpose()
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
 /// Notes that the work would take long from here on. Fails in place. Nothing was changed before.
 pub(super) fn takes_long() -> FsResult<()> {
     if STATE.get() == State::MayWait {
@@ -103,5 +144,11 @@ mod tests {
         assert_eq!(run(locks), Some(Ok(())));
         assert_eq!(run(takes_long), None);
         assert_eq!((locks(), takes_long()), (Ok(()), Ok(())));
+        let long = LongWork::default();
+        assert!(run(|| long.begin().map(drop)).is_none() && !long.is_any());
+        let begun = long.begin();
+        assert!(long.is_any());
+        drop(begun);
+        assert!(!long.is_any());
     }
 }

@@ -4,6 +4,7 @@ use rustix::fs::{Access, AtFlags, FileType, fstat, linkat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::errno::{lookup_status, status_without_perm};
+use super::in_place::Long;
 use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
@@ -53,44 +54,56 @@ impl Tree {
         self.object_to_use(&found)
     }
 
-    /// Closes the descriptors of an object whose last name was removed, but for the returned one.
-    fn forget_if_gone(&self, removed: Option<ObjectFd>) -> Option<ObjectFd> {
+    /// Closes the descriptors of an object whose last name was removed.
+    fn forget_if_gone(&self, removed: Option<ObjectFd>) {
         let is_gone = |found: &ObjectFd| match found.kind() {
             FileType::Directory => true,
             _ => fstat(&found.fd).is_ok_and(|stat| stat.st_nlink == 0),
         };
-        let gone = removed.filter(is_gone)?;
-        self.forget(&gone);
-        Some(gone)
+        if let Some(found) = removed.filter(is_gone) {
+            self.forget(&found);
+        }
     }
 
-    /// Removes a name. Returns the object if this was its last name.
+    /// Opens an object whose name is to be removed. Its descriptor is closed before the returned
+    /// [`Long`] is dropped.
+    fn to_remove(
+        &self,
+        caller: &Caller,
+        dir: &ObjectFd,
+        name: &[u8],
+    ) -> FsResult<(Option<Long<'_>>, Option<ObjectFd>)> {
+        let found = self.identity.run_as(caller, || self.child(dir, name))?.ok();
+        let freed = found.as_ref().map(|found| &found.stat);
+        let long = freed.map(|stat| self.long_work.begin_freeing(stat));
+        Ok((long.transpose()?.flatten(), found))
+    }
+
     pub(super) fn remove(
         &self,
         caller: &Caller,
         (dir, name): (&FileHandle, &[u8]),
         flags: AtFlags,
         wcc: &mut Wcc,
-    ) -> FsResult<Option<ObjectFd>> {
+    ) -> FsResult<()> {
         let dir = self.resolve(dir)?.directory()?;
         self.change(&dir, wcc, || {
-            let removed = self.identity.run_as(caller, || {
-                let found = self.child(&dir, name).ok();
-                unlinkat(&dir.fd, name, flags).map(|()| found)
-            })?;
-            let gone = self.forget_if_gone(removed.map_err(remove_status)?);
-            self.sync_change(&dir).map(|()| gone)
+            let (_long, found) = self.to_remove(caller, &dir, name)?;
+            let unlink = || unlinkat(&dir.fd, name, flags);
+            let removed = self.identity.run_as(caller, unlink)?;
+            removed.map_err(remove_status)?;
+            self.forget_if_gone(found);
+            self.sync_change(&dir)
         })
     }
 
-    /// Renames an object. Returns the object that had the new name before, if that was its last.
     pub(super) fn rename(
         &self,
         caller: &Caller,
         (from, old): (&FileHandle, &[u8]),
         (to, new): (&FileHandle, &[u8]),
         (from_wcc, to_wcc): (&mut Wcc, &mut Wcc),
-    ) -> FsResult<Option<ObjectFd>> {
+    ) -> FsResult<()> {
         let (from, to) = (self.resolve(from), self.resolve(to));
         let sides = [(&from, &mut *from_wcc), (&to, &mut *to_wcc)];
         for (found, wcc) in sides {
@@ -100,28 +113,22 @@ impl Tree {
         }
         let (from, to) = (from?.directory()?, to?.directory()?);
         self.change_both((&from, from_wcc), (&to, to_wcc), || {
-            let replaced = self.identity.run_as(caller, || {
-                let replaced = self.child(&to, new).ok();
-                renameat(&from.fd, old, &to.fd, new).map(|()| replaced)
-            })?;
-            let replaced = replaced.map_err(rename_status)?;
-            let gone = self.forget_if_replaced(&to, new, replaced);
+            let (_long, replaced) = self.to_remove(caller, &to, new)?;
+            let rename = || renameat(&from.fd, old, &to.fd, new);
+            let renamed = self.identity.run_as(caller, rename)?;
+            renamed.map_err(rename_status)?;
+            self.forget_if_replaced(&to, new, replaced);
             self.sync_change(&from)?;
-            self.sync_change(&to).map(|()| gone)
+            self.sync_change(&to)
         })
     }
 
     /// Closes the descriptors of the object whose name now belongs to another object.
-    fn forget_if_replaced(
-        &self,
-        dir: &ObjectFd,
-        name: &[u8],
-        replaced: Option<ObjectFd>,
-    ) -> Option<ObjectFd> {
-        let replaced = replaced?;
+    fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<ObjectFd>) {
+        let Some(replaced) = replaced else { return };
         let now = self.identity.run_as_server(|| self.child(dir, name));
         let is_same = matches!(now, Ok(Ok(now)) if now.id() == replaced.id());
-        self.forget_if_gone((!is_same).then_some(replaced))
+        self.forget_if_gone((!is_same).then_some(replaced));
     }
 
     pub(super) fn link(

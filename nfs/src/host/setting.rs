@@ -115,6 +115,7 @@ impl Tree {
     }
 
     pub(super) fn set_size(&self, caller: &Caller, file: &ObjectFd, size: u64) -> FsResult<()> {
+        let _long = self.long_work.begin()?;
         let opened = self.open_file(caller, file, OFlags::WRONLY)?;
         let set = self.identity.run_as(caller, || ftruncate(&opened, size))?;
         set.map_err(status)

@@ -22,6 +22,7 @@ use super::attributes;
 use super::errno::{lookup_status, status};
 use super::handles::{HandleContent, Handles};
 use super::identity::{self, Identity};
+use super::in_place::LongWork;
 use super::key::HandleKey;
 use super::locks::Locks;
 use super::open_files::OpenFiles;
@@ -74,6 +75,7 @@ pub(super) struct Tree {
     pub(super) syncs_changes: bool,
     /// Whether the threads that ask may execute operations.
     pub(super) in_place: bool,
+    pub(super) long_work: LongWork,
 }
 
 /// An object that is open with O_PATH, and its attributes at the time of the open.
@@ -198,6 +200,7 @@ impl Tree {
             has_cookies: has_cookies(&root)?,
             syncs_changes: true,
             in_place: false,
+            long_work: LongWork::default(),
             root,
         })
     }
@@ -228,8 +231,10 @@ impl Tree {
             status(errno)
         })?;
         if found.stat.st_nlink == 0 {
+            let _long = self.long_work.begin_freeing(&found.stat)?;
             self.objects.remove(handle);
             self.forget(&found);
+            drop(found);
             return Err(Nfsstat3::Stale);
         }
         if !is_known {

@@ -89,7 +89,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next work, or `None` if the thread is to end.
+    /// Returns the next work, or `None` if the thread is to end: then it is not counted any more.
     fn next(&self) -> Option<(FileHandle, Job)> {
         let mut state = self.lock();
         let mut waited = Duration::ZERO;
@@ -98,6 +98,7 @@ impl Shared {
                 return Some(job);
             }
             if state.ended || waited >= IDLE {
+                state.threads -= 1;
                 return None;
             }
             state.idle += 1;
@@ -110,7 +111,8 @@ impl Shared {
                 drop(state);
                 let is_tidy = !self.tidy.as_ref().is_some_and(|tidy| tidy());
                 state = self.lock();
-                waited = if is_tidy {
+                // One thread stays as long as there is something to tidy up.
+                waited = if is_tidy || state.threads > 1 {
                     waited + TIDY
                 } else {
                     Duration::ZERO
@@ -121,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// Runs jobs until there has been none for some time.
+    /// Runs jobs until there has been none for some time, or until the thread cannot run more.
     fn work(&self) {
         // A thread without its own umask would create files with the umask of the process.
         let prepared = sys::clear_umask_of_thread().is_ok();
@@ -134,15 +136,15 @@ impl Shared {
             }
             self.lock().finish(object);
             if !prepared || identity::is_tainted() {
+                self.lock().threads -= 1;
                 break;
             }
         }
     }
 
-    /// Removes a thread from the count, and starts another one if work is left.
+    /// Starts another thread if work is left at the end of one.
     fn end(self: Arc<Self>) {
         let mut state = self.lock();
-        state.threads -= 1;
         let starts = !state.ready.is_empty() && state.idle == 0;
         if starts {
             start(&self, &mut state);

@@ -43,6 +43,8 @@ struct QueueState {
     /// True from the arming of the device until its event is taken. An armed device need not be
     /// armed again, which is a system call.
     device_armed: bool,
+    /// The number of acknowledgements since the last event, while the device was armed.
+    missed: u8,
     woken: bool,
 }
 
@@ -68,6 +70,9 @@ pub(super) enum Side {
     Sends,
     Receives,
 }
+
+/// The number of acknowledgements without an event after which the device is armed again.
+const MISSED: u8 = 16;
 
 /// The number of completions that are taken from the device at once.
 pub(super) const PLACES: usize = 64;
@@ -163,6 +168,7 @@ impl Queue {
             overrun: false,
             armed: false,
             device_armed: false,
+            missed: 0,
             woken: false,
         };
         Ok(Arc::new(Self {
@@ -338,9 +344,15 @@ impl Queue {
         }
         // This does not wait: the channel does not block. Where the device is not armed, it may
         // have sent two events for one arming, as siw does under load.
+        state.missed = state.missed.saturating_add(1);
         if self.device.take_event() {
             state.device_armed = false;
             state.armed = false;
+            state.missed = 0;
+        } else if state.missed >= MISSED {
+            // The kernel loses an event if it has no memory for it.
+            state.device_armed = false;
+            state.missed = 0;
         }
     }
 

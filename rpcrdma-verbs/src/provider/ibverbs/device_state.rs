@@ -230,10 +230,13 @@ impl DeviceState {
     pub(super) fn end_failed(&self) {
         // These events were read while an object was ended: no descriptor shows them to other
         // threads.
-        while self.context.has_pending_events() {
-            self.note_event();
-        }
-        while let Some(pair) = self.next_failed() {
+        loop {
+            while self.context.has_pending_events() {
+                self.note_event();
+            }
+            let Some(pair) = self.next_failed() else {
+                return;
+            };
             pair.end();
         }
     }

@@ -32,6 +32,9 @@ pub struct IbvConnectionManager {
     any: OwnedFd,
     /// The attention count of the device at the last check, and the number of polls since then.
     looked: (u32, u32),
+    /// True after a request was moved to this manager: its events do not make the descriptor
+    /// readable.
+    has_migrated: bool,
 }
 
 /// A connection, until it is dropped.
@@ -79,6 +82,7 @@ impl IbvConnectionManager {
             connections,
             any,
             looked,
+            has_migrated: false,
         })
     }
 
@@ -162,8 +166,8 @@ impl IbvConnectionManager {
     /// Processes all events.
     fn look(&mut self) {
         self.looked = (self.hub.attention(), 0);
-        if !self.is_readable() {
-            return;
+        if !std::mem::take(&mut self.has_migrated) && !self.is_readable() {
+            return self.hub.end_failed();
         }
         self.hub.take_events();
         while let Some(happened) = self.channel.next() {
@@ -424,6 +428,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
         }
         // Another manager of the device may have received the request.
         let migrated = connection.id.migrate(&self.channel);
+        (self.has_migrated, self.looked.1) = (true, SELDOM);
         let prepared = migrated.and_then(|()| self.prepare_pair(connection, config, &queues));
         connection
             .prepared
