@@ -1,5 +1,7 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
 
+use std::os::fd::OwnedFd;
+
 use oncrpc::xdr::Item;
 use rustix::fs::{
     FileType, Mode, OFlags, Stat, Timespec, Timestamps, futimens, makedev, mkdirat, mknodat,
@@ -83,15 +85,15 @@ impl Tree {
         self.change(&dir, wcc, || {
             let made = self.identity.run_as(caller, || create(&dir))?;
             let made = made.map_err(status_without_perm)?;
-            self.apply_to_new(caller, &made, new)?;
-            self.finish(&dir, made)
+            let made = self.apply_to_new(caller, made, new)?;
+            self.finish(&dir, &made)
         })
     }
 
-    /// Brings a new object to stable storage, and returns it with its current attributes.
-    fn finish(&self, dir: &ObjectFd, made: ObjectFd) -> FsResult<Object> {
+    /// Brings a new name to stable storage, and returns the object.
+    fn finish(&self, dir: &ObjectFd, made: &ObjectFd) -> FsResult<Object> {
         self.sync_change(dir)?;
-        self.object_to_use(&ObjectFd::new(made.fd).map_err(status)?)
+        self.object_to_use(made)
     }
 
     pub(super) fn create(
@@ -114,7 +116,7 @@ impl Tree {
                 match made {
                     // The object existed, and was removed in between.
                     Err(Nfsstat3::Noent) => {}
-                    made => return self.finish(&dir, made?),
+                    made => return self.finish(&dir, &made?),
                 }
             }
             Err(Nfsstat3::Jukebox)
@@ -127,10 +129,10 @@ impl Tree {
         caller: &Caller,
         (dir, name): (&ObjectFd, &[u8]),
         mode: Mode,
-        prepare: impl FnOnce(&ObjectFd) -> Result<(), Errno>,
+        prepare: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
     ) -> FsResult<ObjectFd> {
         let made = self.identity.run_as(caller, || {
-            let made = ObjectFd::new(openat(&dir.fd, name, CREATE, mode)?)?;
+            let made = openat(&dir.fd, name, CREATE, mode)?;
             prepare(&made)?;
             ObjectFd::new(self.reopen(&made, OFlags::PATH)?)
         })?;
@@ -150,8 +152,7 @@ impl Tree {
     ) -> FsResult<ObjectFd> {
         let mode = mode_or(new, 0o600);
         let made = self.create_file(caller, (dir, name), mode, |_| Ok(()))?;
-        self.apply_to_new(caller, &made, new)?;
-        Ok(made)
+        self.apply_to_new(caller, made, new)
     }
 
     /// Opens the existing object with the name of a file to create.
@@ -179,6 +180,7 @@ impl Tree {
             }
             self.set_size(caller, &file, size)?;
             self.sync_change(&file)?;
+            return ObjectFd::new(file.fd).map_err(status);
         }
         Ok(file)
     }
@@ -191,7 +193,7 @@ impl Tree {
         verifier: [u8; 8],
     ) -> FsResult<ObjectFd> {
         let times = verifier_times(verifier);
-        let set = |made: &ObjectFd| futimens(&made.fd, &times);
+        let set = |made: &OwnedFd| futimens(made, &times);
         match self.create_file(caller, (dir, name), Mode::empty(), set) {
             Ok(made) => {
                 self.sync_change(&made)?;

@@ -58,14 +58,15 @@ impl Tree {
         flags: OFlags,
     ) -> FsResult<OwnedFd> {
         let opened = self.identity.run_as(caller, || {
-            self.reopen(file, flags).map_err(|error| {
+            self.reopen(&file.fd, flags).map_err(|error| {
                 let executes = flags == OFlags::RDONLY && self.may(file, Access::EXEC_OK);
                 (error, executes)
             })
         })?;
         match opened {
             Err((Errno::ACCESS, executes)) if executes || file.is_owner(caller) => {
-                self.reopen(file, flags)
+                let reopen = || self.reopen(&file.fd, flags);
+                self.identity.run_as_server(reopen)?
             }
             opened => opened.map_err(|(error, _)| error),
         }
@@ -117,15 +118,15 @@ impl Tree {
         }
         let opened = self.writer(caller, &found)?;
         let verifier = self.stability.verifier();
-        let count = if stable == StableHow::Unstable {
+        let count = if stable == StableHow::Unstable && !self.stability.is_volatile() {
             self.write_unstable(caller, &found, &opened, (offset, data))?
         } else {
             self.write_as(caller, &opened, (offset, data))?
         };
         match stable {
             StableHow::Unstable => {}
-            StableHow::DataSync => self.stability.sync_data(&opened)?,
-            StableHow::FileSync => self.stability.sync(&opened)?,
+            StableHow::DataSync => self.synchronize(|| self.stability.sync_data(&opened))?,
+            StableHow::FileSync => self.synchronize(|| self.stability.sync(&opened))?,
         }
         self.set_after(&found, wcc);
         Ok(Written {
@@ -149,6 +150,14 @@ impl Tree {
         written.map_err(status_without_perm)
     }
 
+    /// Synchronizes as the server's user, whose rights to space that is reserved apply.
+    fn synchronize(&self, sync: impl FnOnce() -> FsResult<()>) -> FsResult<()> {
+        if self.stability.is_volatile() {
+            return sync();
+        }
+        self.identity.run_as_server(sync)?
+    }
+
     fn write_unstable(
         &self,
         caller: &Caller,
@@ -158,8 +167,11 @@ impl Tree {
     ) -> FsResult<usize> {
         // A descriptor open for writing would prevent the host from executing the file.
         let keep = || {
-            let opened_again = self.reopen(found, OFlags::RDONLY);
-            opened_again.or_else(|_| fcntl_dupfd_cloexec(opened, 0))
+            let reopen = || self.reopen(&found.fd, OFlags::RDONLY);
+            match self.identity.run_as_server(reopen) {
+                Ok(Ok(opened_again)) => Ok(opened_again),
+                _ => fcntl_dupfd_cloexec(opened, 0),
+            }
         };
         let _writing = self.stability.begin(found.id(), keep).map_err(status)?;
         self.write_as(caller, opened, write)
@@ -175,8 +187,10 @@ impl Tree {
         wcc.set_after(&self.attributes(&found.stat));
         let found = found.file()?;
         let opened = self.writer(caller, &found)?;
-        let committed = self.stability.commit(found.id());
-        let committed = committed.unwrap_or_else(|| self.stability.sync(&opened));
+        let committed = self.synchronize(|| {
+            let committed = self.stability.commit(found.id());
+            committed.unwrap_or_else(|| self.stability.sync(&opened))
+        });
         // A client commits when it closes the file.
         self.open_files.end_writing(found.id());
         self.set_after(&found, wcc);

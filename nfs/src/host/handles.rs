@@ -6,6 +6,9 @@
 //! | 8 | the export, or, with a number, the start of the server |
 //! | 4 and n, or 8 | type and bytes of the kernel handle, or the number in the table |
 //! | 8 | SipHash-2-4 of the bytes before |
+//!
+//! The key also hashes file names behind a byte 0, for cookies that clients see (`listing`). So no
+//! content may begin with 0, or a client could learn its code.
 
 use super::key::HandleKey;
 use super::sys::KernelHandle;

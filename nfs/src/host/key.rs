@@ -96,6 +96,15 @@ impl HandleKey {
         Ok(Self(key))
     }
 
+    /// Returns the code of a name. Clients see a part of it, so it is no code of a handle's content:
+    /// none begins with 0.
+    pub(super) fn code_of_name(&self, name: &[u8]) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(&[0]);
+        hasher.write(name);
+        hasher.finish()
+    }
+
     /// Returns the code of bytes.
     pub(super) fn code(&self, bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);

@@ -58,7 +58,7 @@ impl Tree {
         let wants_parent = list.wants_objects();
         let parent = wants_parent.then(|| self.parent(caller, &dir));
         let opened = self.identity.run_as(caller, || {
-            self.reopen(&dir, OFlags::RDONLY | OFlags::DIRECTORY)
+            self.reopen(&dir.fd, OFlags::RDONLY | OFlags::DIRECTORY)
         })?;
         let listing = Listing {
             tree: self,

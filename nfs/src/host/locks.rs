@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::in_place;
 use super::table::Id;
+use crate::file_system::FsResult;
 
 /// The locks that are held or waited for.
 #[derive(Debug, Default)]
@@ -15,12 +17,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Locks {
-    /// Runs work with exclusive access to an object.
-    pub(super) fn with<T>(&self, id: Id, work: impl FnOnce() -> T) -> T {
+    /// Runs work with exclusive access to an object. Fails in place, if another thread has it.
+    pub(super) fn with<T>(&self, id: Id, work: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
         let mutex = lock(&self.0).entry(id).or_default().clone();
-        let guard = lock(&mutex);
-        let done = work();
-        drop(guard);
+        let done = in_place::lock(&mutex).and_then(|_guard| work());
         let mut all = lock(&self.0);
         // One reference is here and one in the map, which is locked: no other thread has or gets
         // one.
@@ -31,7 +31,12 @@ impl Locks {
     }
 
     /// Runs work with exclusive access to two objects.
-    pub(super) fn with_both<T>(&self, one: Id, other: Id, work: impl FnOnce() -> T) -> T {
+    pub(super) fn with_both<T>(
+        &self,
+        one: Id,
+        other: Id,
+        work: impl FnOnce() -> FsResult<T>,
+    ) -> FsResult<T> {
         if one == other {
             return self.with(one, work);
         }

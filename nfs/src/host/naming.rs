@@ -4,6 +4,7 @@ use rustix::fs::{Access, AtFlags, FileType, fstat, linkat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::errno::{lookup_status, status_without_perm};
+use super::in_place::Long;
 use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
@@ -54,14 +55,28 @@ impl Tree {
     }
 
     /// Closes the descriptors of an object whose last name was removed.
-    fn forget_if_gone(&self, removed: Option<&ObjectFd>) {
-        let is_gone = |found: &&ObjectFd| match found.kind() {
+    fn forget_if_gone(&self, removed: Option<ObjectFd>) {
+        let is_gone = |found: &ObjectFd| match found.kind() {
             FileType::Directory => true,
             _ => fstat(&found.fd).is_ok_and(|stat| stat.st_nlink == 0),
         };
         if let Some(found) = removed.filter(is_gone) {
-            self.forget(found);
+            self.forget(&found);
         }
+    }
+
+    /// Opens an object whose name is to be removed. Its descriptor is closed before the returned
+    /// [`Long`] is dropped.
+    fn to_remove(
+        &self,
+        caller: &Caller,
+        dir: &ObjectFd,
+        name: &[u8],
+    ) -> FsResult<(Option<Long<'_>>, Option<ObjectFd>)> {
+        let found = self.identity.run_as(caller, || self.child(dir, name))?.ok();
+        let freed = found.as_ref().map(|found| &found.stat);
+        let long = freed.map(|stat| self.long_work.begin_freeing(stat));
+        Ok((long.transpose()?.flatten(), found))
     }
 
     pub(super) fn remove(
@@ -73,12 +88,11 @@ impl Tree {
     ) -> FsResult<()> {
         let dir = self.resolve(dir)?.directory()?;
         self.change(&dir, wcc, || {
-            let removed = self.identity.run_as(caller, || {
-                let found = self.child(&dir, name).ok();
-                unlinkat(&dir.fd, name, flags).map(|()| found)
-            })?;
-            let removed = removed.map_err(remove_status)?;
-            self.forget_if_gone(removed.as_ref());
+            let (_long, found) = self.to_remove(caller, &dir, name)?;
+            let unlink = || unlinkat(&dir.fd, name, flags);
+            let removed = self.identity.run_as(caller, unlink)?;
+            removed.map_err(remove_status)?;
+            self.forget_if_gone(found);
             self.sync_change(&dir)
         })
     }
@@ -99,11 +113,10 @@ impl Tree {
         }
         let (from, to) = (from?.directory()?, to?.directory()?);
         self.change_both((&from, from_wcc), (&to, to_wcc), || {
-            let replaced = self.identity.run_as(caller, || {
-                let replaced = self.child(&to, new).ok();
-                renameat(&from.fd, old, &to.fd, new).map(|()| replaced)
-            })?;
-            let replaced = replaced.map_err(rename_status)?;
+            let (_long, replaced) = self.to_remove(caller, &to, new)?;
+            let rename = || renameat(&from.fd, old, &to.fd, new);
+            let renamed = self.identity.run_as(caller, rename)?;
+            renamed.map_err(rename_status)?;
             self.forget_if_replaced(&to, new, replaced);
             self.sync_change(&from)?;
             self.sync_change(&to)
@@ -112,11 +125,10 @@ impl Tree {
 
     /// Closes the descriptors of the object whose name now belongs to another object.
     fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<ObjectFd>) {
-        let now = self.child(dir, name).ok();
-        let id = |found: &ObjectFd| found.id();
-        if now.as_ref().map(id) != replaced.as_ref().map(id) {
-            self.forget_if_gone(replaced.as_ref());
-        }
+        let Some(replaced) = replaced else { return };
+        let now = self.identity.run_as_server(|| self.child(dir, name));
+        let is_same = matches!(now, Ok(Ok(now)) if now.id() == replaced.id());
+        self.forget_if_gone((!is_same).then_some(replaced));
     }
 
     pub(super) fn link(

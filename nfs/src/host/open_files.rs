@@ -97,4 +97,8 @@ impl OpenFiles {
         self.readers.sweep(at);
         self.writers.sweep(at);
     }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.writers.is_empty()
+    }
 }

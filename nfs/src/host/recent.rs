@@ -11,6 +11,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::in_place;
 use super::table::Id;
 
 /// How long a value stays after its last use.
@@ -71,11 +72,12 @@ impl<K: Clone + Eq + Hash, V: Clone> Entries<K, V> {
         self.by_key.insert(key, entry);
     }
 
-    /// Removes the oldest value if it is older than `KEPT`, or if there are more than `limit`.
+    /// Removes the oldest value if it is older than `KEPT`, or if there are more than `limit`. In
+    /// place only the limit counts: closing takes time.
     fn take_oldest(&mut self, at: Instant, limit: usize) -> Option<V> {
         let key = self.by_use.values().next()?.clone();
         let used = self.by_key.get(&key)?.at;
-        let is_old = at.saturating_duration_since(used) > KEPT;
+        let is_old = at.saturating_duration_since(used) > KEPT && !in_place::is_running();
         if is_old || self.by_key.len() > limit {
             return self.remove(&key);
         }
@@ -136,6 +138,10 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
                 return;
             }
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().by_key.is_empty()
     }
 
     /// Removes the value of a key.

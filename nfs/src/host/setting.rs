@@ -67,9 +67,11 @@ impl Tree {
     ) -> FsResult<()> {
         let (found, changes) = (self.resolve(object)?, Changes::from(new));
         self.change(&found, wcc, || {
-            let now = fstat(&found.fd).map_err(status)?;
-            if guard.is_some_and(|guard| guard != ctime(&now)) {
-                return Err(Nfsstat3::NotSync);
+            if let Some(guard) = guard {
+                let now = fstat(&found.fd).map_err(status)?;
+                if guard != ctime(&now) {
+                    return Err(Nfsstat3::NotSync);
+                }
             }
             self.check(caller, &found, &changes)?;
             self.apply(caller, &found, &changes)
@@ -113,6 +115,7 @@ impl Tree {
     }
 
     pub(super) fn set_size(&self, caller: &Caller, file: &ObjectFd, size: u64) -> FsResult<()> {
+        let _long = self.long_work.begin()?;
         let opened = self.open_file(caller, file, OFlags::WRONLY)?;
         let set = self.identity.run_as(caller, || ftruncate(&opened, size))?;
         set.map_err(status)
@@ -137,17 +140,18 @@ impl Tree {
         if !self.identity.run_as(caller, may)? {
             return Err(Nfsstat3::Acces);
         }
-        changes.set_times(object).map_err(status)
+        let set = || changes.set_times(object);
+        self.identity.run_as_server(set)?.map_err(status)
     }
 
-    /// Sets those attributes of a new object that its creation did not set. Only user 0 sets owner
-    /// and group.
+    /// Sets those attributes of a new object that its creation did not set, and returns it with its
+    /// current attributes. Only user 0 sets owner and group.
     pub(super) fn apply_to_new(
         &self,
         caller: &Caller,
-        object: &ObjectFd,
+        object: ObjectFd,
         new: &Sattr3,
-    ) -> FsResult<()> {
+    ) -> FsResult<ObjectFd> {
         let mut changes = Changes::from(new);
         if !caller.is_root() {
             (changes.uid, changes.gid) = (None, None);
@@ -159,7 +163,11 @@ impl Tree {
         let now = mode(&object.stat);
         let missing = changes.mode.unwrap_or(0) & SPECIAL & !now;
         changes.mode = (missing != 0).then_some(now | missing);
-        self.check(caller, object, &changes)?;
-        self.apply(caller, object, &changes)
+        if changes.is_empty() {
+            return Ok(object);
+        }
+        self.check(caller, &object, &changes)?;
+        self.apply(caller, &object, &changes)?;
+        ObjectFd::new(object.fd).map_err(status)
     }
 }

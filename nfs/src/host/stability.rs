@@ -27,6 +27,8 @@ const MAX_FILES: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Stability {
     verifier: AtomicU64,
+    /// The file system is in memory, and ends with the machine.
+    is_volatile: bool,
     files: Mutex<Files>,
     /// The number of synchronizations that fail, for tests.
     #[cfg(test)]
@@ -92,13 +94,20 @@ impl Stability {
         Ok(bytes)
     }
 
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(is_volatile: bool) -> io::Result<Self> {
         Ok(Self {
             verifier: AtomicU64::new(u64::from_be_bytes(Self::random()?)),
+            is_volatile,
             files: Mutex::default(),
             #[cfg(test)]
             failures: AtomicU64::new(0),
         })
+    }
+
+    /// Returns true if the file system is in memory: there is no stable storage, and synchronizing
+    /// does nothing.
+    pub(super) fn is_volatile(&self) -> bool {
+        self.is_volatile
     }
 
     /// Returns the write verifier. A WRITE takes it before it writes, and a COMMIT after it
@@ -189,22 +198,23 @@ impl Stability {
 
     /// Brings the bytes and the attributes of a file to stable storage.
     pub(super) fn sync(&self, file: &OwnedFd) -> FsResult<()> {
-        self.checked(fsync(file))
+        self.checked(|| fsync(file))
     }
 
     /// Brings the bytes of a file to stable storage, with the attributes that are needed to read
     /// them.
     pub(super) fn sync_data(&self, file: &OwnedFd) -> FsResult<()> {
-        self.checked(fdatasync(file))
+        self.checked(|| fdatasync(file))
     }
 
     /// Brings all of a file system to stable storage.
     pub(super) fn sync_all(&self, any: &OwnedFd) -> FsResult<()> {
-        self.checked(syncfs(any))
+        self.checked(|| syncfs(any))
     }
 
-    /// Changes the verifier after a failure. Every failure is NFS3ERR_IO.
-    fn checked(&self, done: Result<(), Errno>) -> FsResult<()> {
+    /// Synchronizes, and changes the verifier after a failure. Every failure is NFS3ERR_IO.
+    fn checked(&self, sync: impl FnOnce() -> Result<(), Errno>) -> FsResult<()> {
+        let done = if self.is_volatile { Ok(()) } else { sync() };
         #[cfg(test)]
         let done = done.and_then(|()| self.fail());
         done.map_err(|_| {
@@ -236,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_failure_changes_the_verifier_and_is_an_io_error() {
-        let stability = Stability::new().unwrap();
+        let stability = Stability::new(false).unwrap();
         let before = stability.verifier();
         drop(stability.begin((0, 1), open).unwrap());
         stability.failures.store(1, Ordering::SeqCst);
@@ -247,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_file_stays_open_while_it_is_written() {
-        let stability = Stability::new().unwrap();
+        let stability = Stability::new(false).unwrap();
         let writing = stability.begin((0, 1), open).unwrap();
         assert_eq!(stability.commit((0, 1)), Some(Ok(())));
         drop(writing);
@@ -258,7 +268,7 @@ mod tests {
 
     #[test]
     fn an_evicted_file_reports_its_failure() {
-        let stability = Stability::new().unwrap();
+        let stability = Stability::new(false).unwrap();
         let before = stability.verifier();
         let file: OwnedFd = tempfile::tempfile().unwrap().into();
         for ino in 0..MAX_FILES as u64 {

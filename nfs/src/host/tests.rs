@@ -253,3 +253,27 @@ async fn a_file_stays_open_between_calls() {
     assert!((2..=3).contains(&few), "{few}");
     assert_eq!(served.descriptors("file"), few);
 }
+
+#[tokio::test]
+async fn short_operations_of_the_servers_user_run_in_place() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let config = HostConfig::new(HandleKey::random().unwrap()).in_place(true);
+    let host = HostFileSystem::open(dir.path(), config).unwrap();
+    if !host.acts_as_callers() || !host.tree.in_place {
+        return;
+    }
+    let caller = Caller {
+        uid: 0,
+        gid: 0,
+        gids: vec![7],
+    };
+    let mut test = TestHost { host, caller, dir };
+    test.create(b"of-root").await.unwrap();
+    assert_eq!(test.host.workers.submitted(), 0);
+    // Another user cannot create a name in this directory.
+    test.caller.uid = 5;
+    assert_eq!(test.create(b"of-user").await, Err(Nfsstat3::Acces));
+    assert_eq!(test.host.workers.submitted(), 1);
+}

@@ -21,7 +21,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::attributes;
 use super::errno::{lookup_status, status};
 use super::handles::{HandleContent, Handles};
-use super::identity::Identity;
+use super::identity::{self, Identity};
+use super::in_place::LongWork;
 use super::key::HandleKey;
 use super::locks::Locks;
 use super::open_files::OpenFiles;
@@ -72,6 +73,9 @@ pub(super) struct Tree {
     pub(super) has_cookies: bool,
     /// Whether a change of names or attributes is on stable storage before its reply.
     pub(super) syncs_changes: bool,
+    /// Whether the threads that ask may execute operations.
+    pub(super) in_place: bool,
+    pub(super) long_work: LongWork,
 }
 
 /// An object that is open with O_PATH, and its attributes at the time of the open.
@@ -122,6 +126,12 @@ impl ObjectFd {
 fn has_cookies(root: &OwnedFd) -> Result<bool, Errno> {
     let magic = u64::try_from(fstatfs(root)?.f_type).unwrap_or(0);
     Ok([0xef53, 0x5846_5342, 0x9123_683e].contains(&magic))
+}
+
+/// Returns true for file systems in memory: tmpfs and ramfs.
+fn is_volatile(root: &OwnedFd) -> Result<bool, Errno> {
+    let magic = u64::try_from(fstatfs(root)?.f_type).unwrap_or(0);
+    Ok([0x0102_1994, 0x8584_58f6].contains(&magic))
 }
 
 /// Returns how many descriptors of one kind stay open after their use. All kinds together take less
@@ -183,12 +193,14 @@ impl Tree {
             table: Table::new(limits.1),
             opens_handles: kernels.is_some(),
             identity: Identity::of_thread()?,
-            stability: Stability::new()?,
+            stability: Stability::new(is_volatile(&root)?)?,
             locks: Locks::default(),
             // Beyond this limit, the kernel would kill the server with SIGXFSZ.
             max_size: limit.min(i64::MAX.cast_unsigned()),
             has_cookies: has_cookies(&root)?,
             syncs_changes: true,
+            in_place: false,
+            long_work: LongWork::default(),
             root,
         })
     }
@@ -219,8 +231,10 @@ impl Tree {
             status(errno)
         })?;
         if found.stat.st_nlink == 0 {
+            let _long = self.long_work.begin_freeing(&found.stat)?;
             self.objects.remove(handle);
             self.forget(&found);
+            drop(found);
             return Err(Nfsstat3::Stale);
         }
         if !is_known {
@@ -232,10 +246,15 @@ impl Tree {
     /// Opens the object of a handle that is not cached.
     fn open_handle(&self, handle: &FileHandle) -> FsResult<Arc<OwnedFd>> {
         match self.handles.decode(handle)? {
-            HandleContent::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
-                .map(Arc::new)
-                .map_err(|error| open_status(&error)),
-            HandleContent::Number(ROOT) => Ok(self.root().map_err(status)?.fd),
+            HandleContent::Kernel(inner) => {
+                let open = || sys::open_by_handle(self.root.as_fd(), &inner);
+                let opened = self.identity.run_as_server(open)?;
+                opened.map(Arc::new).map_err(|error| open_status(&error))
+            }
+            HandleContent::Number(ROOT) => {
+                let root = self.identity.run_as_server(|| self.root())?;
+                Ok(root.map_err(status)?.fd)
+            }
             HandleContent::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale),
         }
     }
@@ -248,11 +267,14 @@ impl Tree {
         }
     }
 
-    /// Closes descriptors that were not used for some time.
-    pub(super) fn sweep(&self) {
+    /// Closes descriptors that were not used for some time, and makes this thread, which is idle,
+    /// the server's user again. Returns true if descriptors are left.
+    pub(super) fn tidy(&self) -> bool {
+        self.identity.leave();
         let now = Instant::now();
         self.objects.sweep(now);
         self.open_files.sweep(now);
+        !self.objects.is_empty() || !self.open_files.is_empty()
     }
 
     /// Closes the descriptors of a removed object.
@@ -276,7 +298,7 @@ impl Tree {
 
     /// Returns the hash of a name, which is its position in a directory without cookies.
     pub(super) fn code(&self, name: &[u8]) -> u64 {
-        self.handles.key.code(name)
+        self.handles.key.code_of_name(name)
     }
 
     /// Returns the handle of an object.
@@ -317,6 +339,7 @@ impl Tree {
 
     /// Opens an object by its name in a directory. The name is neither `.` nor `..`.
     pub(super) fn child(&self, dir: &ObjectFd, name: &[u8]) -> Result<ObjectFd, Errno> {
+        identity::assert_chosen();
         ObjectFd::new(openat2(&dir.fd, name, BY_PATH, Mode::empty(), ONE_NAME)?)
     }
 
@@ -332,25 +355,33 @@ impl Tree {
         let parent = self.identity.run_as(caller, || above(dir))?;
         let parent = parent.map_err(lookup_status)?;
         // Another process may have moved the directory out of the export.
-        let mut at = parent.clone();
-        for _ in 0..MAX_DEPTH {
-            if self.is_root(&at) {
-                return Ok(parent);
+        let is_below = self.identity.run_as_server(|| {
+            let mut at = parent.clone();
+            for _ in 0..MAX_DEPTH {
+                if self.is_root(&at) {
+                    return Ok(true);
+                }
+                let next = above(&at)?;
+                if next.id() == at.id() {
+                    break;
+                }
+                at = next;
             }
-            let next = above(&at).map_err(lookup_status)?;
-            if next.id() == at.id() {
-                break;
-            }
-            at = next;
+            Ok(false)
+        })?;
+        if is_below.map_err(lookup_status)? {
+            Ok(parent)
+        } else {
+            Err(Nfsstat3::Stale)
         }
-        Err(Nfsstat3::Stale)
     }
 
     /// Opens an object again, to access its content.
-    pub(super) fn reopen(&self, found: &ObjectFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(super) fn reopen(&self, found: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+        identity::assert_chosen();
         // Without NONBLOCK the open would wait for another process to release a lease.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let number = DecInt::from_fd(&*found.fd);
+        let number = DecInt::from_fd(found);
         openat(&self.descriptors, number, flags, Mode::empty())
     }
 
@@ -361,6 +392,7 @@ impl Tree {
 
     /// Returns true if this thread's user has access to an object.
     pub(super) fn may(&self, found: &ObjectFd, access: Access) -> bool {
+        identity::assert_chosen();
         let (dir, number) = self.path(found);
         accessat(dir, number, access, AtFlags::EACCESS).is_ok()
     }
@@ -412,12 +444,13 @@ impl Tree {
 
     /// Brings a change of names or attributes to stable storage (RFC 1813, section 4.7).
     pub(super) fn sync_change(&self, object: &ObjectFd) -> FsResult<()> {
-        if !self.syncs_changes {
+        if !self.syncs_changes || self.stability.is_volatile() {
             return Ok(());
         }
         let opens = matches!(object.kind(), FileType::Directory | FileType::RegularFile);
         let opened = if opens {
-            self.reopen(object, OFlags::RDONLY).ok()
+            let reopen = || self.reopen(&object.fd, OFlags::RDONLY);
+            self.identity.run_as_server(reopen)?.ok()
         } else {
             None
         };

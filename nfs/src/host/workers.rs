@@ -1,8 +1,8 @@
 //! The worker threads on which operations of the host's file system block.
 //!
-//! A system call may take as long as a disk takes, so no operation runs on the thread of a
-//! connection. The number of threads is limited, and so is the number that works for one object: a
-//! slow object delays no other one.
+//! A system call may take as long as a disk takes, so no operation that may wait for one runs on
+//! the thread of a connection. The number of threads is limited, and so is the number that works
+//! for one object: a slow object delays no other one.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long a thread is idle before it tidies up.
 const TIDY: Duration = Duration::from_secs(2);
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads and their queue.
 #[derive(Clone, Default)]
@@ -35,7 +35,8 @@ pub(super) struct Workers(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    tidy: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Tidies up. Returns true if something is left for later.
+    tidy: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -46,6 +47,8 @@ struct State {
     threads: usize,
     idle: usize,
     ended: bool,
+    #[cfg(test)]
+    submitted: usize,
 }
 
 #[derive(Default)]
@@ -86,7 +89,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next work, or `None` if the thread is to end.
+    /// Returns the next work, or `None` if the thread is to end: then it is not counted any more.
     fn next(&self) -> Option<(FileHandle, Job)> {
         let mut state = self.lock();
         let mut waited = Duration::ZERO;
@@ -95,6 +98,7 @@ impl Shared {
                 return Some(job);
             }
             if state.ended || waited >= IDLE {
+                state.threads -= 1;
                 return None;
             }
             state.idle += 1;
@@ -102,19 +106,24 @@ impl Shared {
             let (woken, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
             state = woken;
             if timeout.timed_out() && state.ready.is_empty() {
-                waited += TIDY;
                 // The thread is no longer idle: new work needs another thread.
                 state.idle -= 1;
                 drop(state);
-                self.tidy.iter().for_each(|tidy| tidy());
+                let is_tidy = !self.tidy.as_ref().is_some_and(|tidy| tidy());
                 state = self.lock();
+                // One thread stays as long as there is something to tidy up.
+                waited = if is_tidy || state.threads > 1 {
+                    waited + TIDY
+                } else {
+                    Duration::ZERO
+                };
                 continue;
             }
             state.idle -= 1;
         }
     }
 
-    /// Runs jobs until there has been none for some time.
+    /// Runs jobs until there has been none for some time, or until the thread cannot run more.
     fn work(&self) {
         // A thread without its own umask would create files with the umask of the process.
         let prepared = sys::clear_umask_of_thread().is_ok();
@@ -127,15 +136,15 @@ impl Shared {
             }
             self.lock().finish(object);
             if !prepared || identity::is_tainted() {
+                self.lock().threads -= 1;
                 break;
             }
         }
     }
 
-    /// Removes a thread from the count, and starts another one if work is left.
+    /// Starts another thread if work is left at the end of one.
     fn end(self: Arc<Self>) {
         let mut state = self.lock();
-        state.threads -= 1;
         let starts = !state.ready.is_empty() && state.idle == 0;
         if starts {
             start(&self, &mut state);
@@ -161,8 +170,9 @@ fn start(shared: &Arc<Shared>, state: &mut State) {
 }
 
 impl Workers {
-    /// Creates the pool. Idle threads also call `tidy`.
-    pub(super) fn new(tidy: impl Fn() + Send + Sync + 'static) -> Self {
+    /// Creates the pool. Idle threads also call `tidy`, which returns true if something is left to
+    /// tidy up later.
+    pub(super) fn new(tidy: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             tidy: Some(Box::new(tidy)),
             ..Shared::default()
@@ -183,14 +193,33 @@ impl Workers {
         done.await.unwrap_or(Err(Nfsstat3::Serverfault))
     }
 
-    fn submit(&self, object: FileHandle, job: Job) {
+    /// Starts a thread that tidies up, if there is none.
+    pub(super) fn start_tidying(&self) {
         let mut state = self.0.lock();
+        if state.threads == 0 {
+            start(&self.0, &mut state);
+        }
+    }
+
+    /// Runs work for an object on one of the threads.
+    pub(super) fn submit(&self, object: FileHandle, job: Job) {
+        let mut state = self.0.lock();
+        #[cfg(test)]
+        {
+            state.submitted += 1;
+        }
         state.add(object, job);
         if state.ready.len() > state.idle && state.threads < MAX_THREADS {
             start(&self.0, &mut state);
         }
         drop(state);
         self.0.changed.notify_one();
+    }
+
+    /// Returns how many works were submitted.
+    #[cfg(test)]
+    pub(super) fn submitted(&self) -> usize {
+        self.0.lock().submitted
     }
 
     /// Lets the threads end when nothing is left to do.

@@ -103,7 +103,9 @@ pub fn on_host<W: Work>(work: &W, mode: u32, kernel_handles: bool) -> Option<W::
         skipped("the file system of temporary files does not count directories");
         return None;
     }
+    // In memory, short operations execute in place.
     let config = HostDir::config().kernel_handles(kernel_handles);
+    let config = config.in_place(!kernel_handles);
     let host = HostFileSystem::open(&dir.path, config).unwrap();
     assert_eq!(host.keeps_handles(), kernel_handles);
     Some(work.on(host, HOST))

@@ -407,8 +407,6 @@ impl super::CompletionQueue for IbvCompletionQueue {
     }
 
     fn arm(&self) -> Result<()> {
-        self.hub.request_attention();
-        self.hub.take_events();
         self.queue.arm()
     }
 

@@ -22,7 +22,7 @@ use super::outage::Outage;
 use super::resolver::{Resolver, ServerName};
 use super::services::{server_of_services, without_services};
 use super::thread::{TransportError, spawn_thread};
-use super::waiter::Waiter;
+use super::waiter::{Turns, Waiter};
 use crate::driver::{ConnectionId, Driver, DriverEvent, Payload};
 use crate::memory::{Budget, Pool};
 use crate::provider::Device;
@@ -211,7 +211,8 @@ struct Runner<D: Device, P: Programs> {
 }
 
 impl<D: Device, P: Programs> Runner<D, P> {
-    async fn run(&mut self, waiter: Waiter) -> Result<(), TransportError> {
+    async fn run(&mut self, mut waiter: Waiter) -> Result<(), TransportError> {
+        let mut turns = Turns::default();
         loop {
             self.take_submissions().await;
             self.expire_outage();
@@ -224,7 +225,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
                 return Ok(());
             }
             if self.driver.looks_for_work(busy) {
-                ::tokio::task::yield_now().await;
+                turns.end().await;
                 continue;
             }
             self.driver.arm()?;

@@ -15,7 +15,7 @@ use super::local_server::LocalServer;
 use super::placement::{Acceptor, ConnectionPlacement, Inlet, acceptor, acceptor_of_one};
 use super::publisher::Publisher;
 use super::thread::{TransportError, spawn_thread};
-use super::waiter::Waiter;
+use super::waiter::{Turns, Waiter};
 use crate::driver::{Driver, ListenerHandle};
 use crate::memory::Budget;
 use crate::provider::Device;
@@ -218,7 +218,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
     /// Serves until a future ends, and then drains.
     async fn run(mut self, until: impl Future<Output = ()>) -> Result<(), TransportError> {
         let mut until = pin!(until);
-        let mut drains = false;
+        let (mut drains, mut turns) = (false, Turns::default());
         loop {
             let mut busy = self.driver.turn()? + self.take_requests();
             busy += poll_fn(|cx| Poll::Ready(self.server.poll(&mut self.driver, cx))).await;
@@ -229,7 +229,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
             }
             self.publisher.turn(&self.driver);
             if self.driver.looks_for_work(busy) {
-                ::tokio::task::yield_now().await;
+                turns.end().await;
                 continue;
             }
             self.driver.arm()?;

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::time::Duration;
 
 use ::tokio::io::unix::AsyncFd;
-use ::tokio::time::sleep;
+use ::tokio::task::yield_now;
+use ::tokio::time::{Instant, Sleep, sleep};
 
 use crate::driver::Driver;
 use crate::provider::Device;
@@ -13,31 +15,57 @@ use crate::provider::Device;
 /// The longest sleep before the driver is polled again, in case a wake-up is lost.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 
-/// The descriptors of a driver, registered with tokio.
+/// The descriptors of a driver, registered with tokio, and a timer.
 #[derive(Debug)]
-pub(super) struct Waiter([AsyncFd<OwnedFd>; 3]);
+pub(super) struct Waiter {
+    descriptors: [AsyncFd<OwnedFd>; 3],
+    /// A timer that is early enough stays: tokio wakes a thread whose next timer becomes earlier,
+    /// even the thread that sets it.
+    timer: Pin<Box<Sleep>>,
+}
 
 impl Waiter {
     /// Registers the descriptors.
     pub(super) fn new<D: Device>(driver: &Driver<D>) -> io::Result<Self> {
         let [queue, manager, handles] = driver.descriptors()?;
-        Ok(Self([
-            register(queue)?,
-            register(manager)?,
-            register(handles)?,
-        ]))
+        Ok(Self {
+            descriptors: [register(queue)?, register(manager)?, register(handles)?],
+            timer: Box::pin(sleep(MAX_SLEEP)),
+        })
     }
 
-    /// Waits until a descriptor is readable or a time has passed. The completion queue has been
-    /// armed.
-    pub(super) async fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
-        let [queue, manager, handles] = &self.0;
-        let timeout = timeout.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
+    /// Waits until a descriptor is readable, or at most for a time: it may end earlier. The
+    /// completion queue has been armed.
+    pub(super) async fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let due = Instant::now() + timeout.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
+        if self.timer.is_elapsed() || self.timer.deadline() > due {
+            self.timer.as_mut().reset(due);
+        }
+        let [queue, manager, handles] = &self.descriptors;
         ::tokio::select! {
             ready = readable(queue) => ready,
             ready = readable(manager) => ready,
             ready = readable(handles) => ready,
-            () = sleep(timeout) => Ok(()),
+            () = self.timer.as_mut() => Ok(()),
+        }
+    }
+}
+
+/// Turns without a sleep. Other tasks of the runtime run between some of them: to let them run
+/// takes a system call.
+#[derive(Default, Debug)]
+pub(super) struct Turns(u32);
+
+/// The number of turns between two occasions for other tasks.
+const TURNS: u32 = 8;
+
+impl Turns {
+    /// Ends a turn.
+    pub(super) async fn end(&mut self) {
+        self.0 += 1;
+        if self.0 >= TURNS {
+            self.0 = 0;
+            yield_now().await;
         }
     }
 }

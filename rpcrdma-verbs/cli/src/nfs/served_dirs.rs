@@ -30,7 +30,8 @@ impl HandleKeyFile {
             return Err(format!("{key} is in the directory that is served: name another").into());
         }
         let key = HandleKey::from_file(key_file).map_err(|error| at(key_file, error))?;
-        let config = HostConfig::new(key).sync(sync);
+        // The command's threads serve, and do nothing else.
+        let config = HostConfig::new(key).sync(sync).in_place(true);
         let host = HostFileSystem::open(dir, config).map_err(|error| at(dir, error))?;
         if !host.acts_as_callers() {
             let lacks = "without CAP_SETUID and CAP_SETGID";

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibverbs_sys::ibv_wc;
@@ -25,8 +24,6 @@ pub(super) struct Queue {
     /// destroyed.
     lifecycle: Mutex<()>,
     state: Mutex<QueueState>,
-    /// The number of events that may still arrive.
-    expected: AtomicU32,
     wake: OwnedFd,
     /// Readable if the device's channel or `wake` is.
     both: OwnedFd,
@@ -43,6 +40,11 @@ struct QueueState {
     overrun: bool,
     /// True if a thread wants to be woken.
     armed: bool,
+    /// True from the arming of the device until its event is taken. An armed device need not be
+    /// armed again, which is a system call.
+    device_armed: bool,
+    /// The number of acknowledgements since the last event, while the device was armed.
+    missed: u8,
     woken: bool,
 }
 
@@ -68,6 +70,9 @@ pub(super) enum Side {
     Sends,
     Receives,
 }
+
+/// The number of acknowledgements without an event after which the device is armed again.
+const MISSED: u8 = 16;
 
 /// The number of completions that are taken from the device at once.
 pub(super) const PLACES: usize = 64;
@@ -162,6 +167,8 @@ impl Queue {
             pending: VecDeque::new(),
             overrun: false,
             armed: false,
+            device_armed: false,
+            missed: 0,
             woken: false,
         };
         Ok(Arc::new(Self {
@@ -169,7 +176,6 @@ impl Queue {
             number,
             lifecycle: Mutex::new(()),
             state: Mutex::new(state),
-            expected: AtomicU32::new(0),
             wake,
             both,
         }))
@@ -322,23 +328,31 @@ impl Queue {
     }
 
     pub(super) fn arm(&self) -> Result<()> {
-        self.lock().armed = true;
-        self.expected.fetch_add(1, Ordering::Relaxed);
-        self.device.arm()
+        let mut state = self.lock();
+        state.armed = true;
+        if !state.device_armed {
+            self.device.arm()?;
+            state.device_armed = true;
+        }
+        Ok(())
     }
 
     pub(super) fn acknowledge(&self) {
         let mut state = self.lock();
         if std::mem::replace(&mut state.woken, false) {
             quiet(&self.wake);
-        } else if self.expected.load(Ordering::Relaxed) == 0 {
-            // The device sent two events for one arming, as siw does under load.
-            self.device.take_event();
         }
-        // Neither call waits: the channel does not block.
-        while self.expected.load(Ordering::Relaxed) > 0 && self.device.take_event() {
-            self.expected.fetch_sub(1, Ordering::Relaxed);
+        // This does not wait: the channel does not block. Where the device is not armed, it may
+        // have sent two events for one arming, as siw does under load.
+        state.missed = state.missed.saturating_add(1);
+        if self.device.take_event() {
+            state.device_armed = false;
             state.armed = false;
+            state.missed = 0;
+        } else if state.missed >= MISSED {
+            // The kernel loses an event if it has no memory for it.
+            state.device_armed = false;
+            state.missed = 0;
         }
     }
 

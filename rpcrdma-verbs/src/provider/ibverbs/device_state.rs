@@ -115,7 +115,7 @@ impl DeviceState {
         self.attention.load(Ordering::Acquire)
     }
 
-    /// Requests a check of the descriptors: a thread is about to wait, or was woken.
+    /// Requests a check of the descriptors: a thread was woken.
     pub(super) fn request_attention(&self) {
         self.attention.fetch_add(1, Ordering::AcqRel);
     }
@@ -230,10 +230,13 @@ impl DeviceState {
     pub(super) fn end_failed(&self) {
         // These events were read while an object was ended: no descriptor shows them to other
         // threads.
-        while self.context.has_pending_events() {
-            self.note_event();
-        }
-        while let Some(pair) = self.next_failed() {
+        loop {
+            while self.context.has_pending_events() {
+                self.note_event();
+            }
+            let Some(pair) = self.next_failed() else {
+                return;
+            };
             pair.end();
         }
     }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::completion_queue::any_of;
@@ -31,6 +32,9 @@ pub struct IbvConnectionManager {
     any: OwnedFd,
     /// The attention count of the device at the last check, and the number of polls since then.
     looked: (u32, u32),
+    /// True after a request was moved to this manager: its events do not make the descriptor
+    /// readable.
+    has_migrated: bool,
 }
 
 /// A connection, until it is dropped.
@@ -39,8 +43,8 @@ struct Entry {
     pair: Weak<QpInner>,
 }
 
-/// The number of polls after which the descriptors are checked even if no thread is about to wait:
-/// a check is a system call.
+/// The number of polls after which the descriptors are checked even if no thread was woken: a check
+/// is a system call. A thread that waits is woken by them.
 const SELDOM: u32 = 32;
 /// The number of attempts to draw a free port.
 const PORT_DRAWS: u32 = 16;
@@ -78,6 +82,7 @@ impl IbvConnectionManager {
             connections,
             any,
             looked,
+            has_migrated: false,
         })
     }
 
@@ -152,9 +157,18 @@ impl IbvConnectionManager {
         Ok(pair)
     }
 
+    /// Returns true if there may be an event.
+    fn is_readable(&self) -> bool {
+        let mut descriptors = [PollFd::new(&self.any, PollFlags::IN)];
+        poll(&mut descriptors, Some(&Timespec::default())) != Ok(0)
+    }
+
     /// Processes all events.
     fn look(&mut self) {
         self.looked = (self.hub.attention(), 0);
+        if !std::mem::take(&mut self.has_migrated) && !self.is_readable() {
+            return self.hub.end_failed();
+        }
         self.hub.take_events();
         while let Some(happened) = self.channel.next() {
             tracing::trace!(?happened, "of a connection");
@@ -414,6 +428,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
         }
         // Another manager of the device may have received the request.
         let migrated = connection.id.migrate(&self.channel);
+        (self.has_migrated, self.looked.1) = (true, SELDOM);
         let prepared = migrated.and_then(|()| self.prepare_pair(connection, config, &queues));
         connection
             .prepared
