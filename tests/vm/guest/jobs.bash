@@ -2,11 +2,16 @@
 # Jobs: each runs with a time limit in a separate control group, so that all its processes can be
 # killed.
 
-# The requested jobs: each line has a name and a time limit in seconds.
+# The requested jobs: each line has a name and a time limit in seconds. None runs after a job whose
+# processes the kernel does not let end: it would only wait for the same.
 run_jobs() {
     local name limit
     resources_at_start=$(resources)
     while read -r name limit; do
+        if [ -e /tmp/stuck ]; then
+            echo "tests/vm: $name does not run: the kernel is stuck" >&3
+            continue
+        fi
         "$RPCRDMA_RUN" "$name" "$limit"
     done <<<"$RPCRDMA_JOBS"
 }
@@ -44,6 +49,7 @@ watch() {
     touch "/tmp/late.$1"
     echo "tests/vm: $1 did not end in $2 s; its processes:" >&5
     processes "$3" >&5
+    blocked >&5
     echo 1 >"$3/cgroup.kill"
 }
 
@@ -58,6 +64,14 @@ processes() {
     done <"$1/cgroup.procs"
 }
 
+# Prints the threads that wait in the kernel and cannot be killed, its own ones among them.
+blocked() {
+    local start
+    start=$(awk '{ print $1 }' /proc/uptime)
+    echo w >/proc/sysrq-trigger
+    dmesg | awk -v start="$start" -F '[][]' '$2 + 0 >= start - 0.1 { print "  " $0 }'
+}
+
 end_group() {
     local group=$1
     echo 1 >"$group/cgroup.kill"
@@ -67,6 +81,8 @@ end_group() {
     else
         echo "tests/vm: its processes cannot be killed:"
         processes "$group"
+        blocked
+        touch /tmp/stuck
         status=125
     fi
 }
@@ -95,6 +111,7 @@ run_job() {
     dmesg -c >/dev/null
     run "$@" "$log"
     kernel_words >&3
+    unmount_left >&3
     until_true 10 resources_are_back || {
         echo "tests/vm: left in the kernel: $(resources), at the start: $resources_at_start" >&3
         status=126
@@ -103,6 +120,16 @@ run_job() {
     echo "-- $name: $passed passed, $failed failed (status $status, $((SECONDS - start)) s)" >&3
     echo "job $name $passed $failed" >&4
     rm -f "$log"
+}
+
+# Unmounts what a job has left mounted, which is a failure: the next job would use it.
+unmount_left() {
+    local mount
+    while read -r mount; do
+        echo "tests/vm: left mounted: $mount"
+        timeout -s KILL 10 umount -f -l "$mount" || true
+        status=126
+    done < <(awk '$3 ~ /^nfs4?$/ { print $2 }' /proc/mounts | tac)
 }
 
 # What is open in the kernel, without the number of the device: a job may make the device again.
