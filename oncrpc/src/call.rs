@@ -211,10 +211,11 @@ impl<T: LocalTransport, P: Method> Call<'_, T, P> {
     /// The call cannot begin. It is not executed.
     pub fn begin(self, driver: &mut T::Driver) -> Result<PendingCall<P>, CallError> {
         let (transport, sent) = (self.transport, self.request.body.len());
+        let timeout = self.request.timeout;
         let xid = transport.begin(driver, self.into_request()?)?;
         // Not before: the request would be copied once more.
         metering::count_arguments(sent);
-        Ok(PendingCall::new(xid))
+        Ok(PendingCall::new(xid, timeout))
     }
 }
 

@@ -31,6 +31,7 @@ mod message;
 mod metering;
 #[cfg(feature = "tokio")]
 mod permit;
+mod placement;
 mod procedure;
 pub mod protocol;
 mod reply;
@@ -64,6 +65,7 @@ pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage, ShortItem};
 pub use metering::{count_failed_call, describe_metrics};
 #[cfg(feature = "tokio")]
 pub use permit::{CallPermit, ConnectionPermit, LimitCounter};
+pub use placement::{ConnectionPlacement, ConnectionPlacer};
 pub use procedure::{MAX_REPLY_ITEMS, Method, ProcedureId, ReplyLimits};
 pub use reply::{PendingCall, Reply};
 pub use reply_cache::{ReplyCache, ReplyCacheConfig, ReplyCacheStats};

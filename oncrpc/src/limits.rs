@@ -147,7 +147,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// Names a limit of [`ServerLimits`].
+/// Names a limit of [`ServerLimits`]. It is the error that ends what the limit does not allow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Limit {
@@ -205,6 +205,8 @@ impl Limit {
         }
     }
 }
+
+impl std::error::Error for Limit {}
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::Span;
 use xdrgen_runtime::{Decode, Decoder, ItemList, Limits};
@@ -110,13 +111,15 @@ fn failed_reply(
 /// A call that was begun on a driver ([`Call::begin`](crate::Call::begin)).
 pub struct PendingCall<P> {
     xid: u32,
+    timeout: Option<Duration>,
     procedure: PhantomData<fn() -> P>,
 }
 
 impl<P: Method> PendingCall<P> {
-    pub(crate) const fn new(xid: u32) -> Self {
+    pub(crate) const fn new(xid: u32, timeout: Option<Duration>) -> Self {
         Self {
             xid,
+            timeout,
             procedure: PhantomData,
         }
     }
@@ -125,6 +128,12 @@ impl<P: Method> PendingCall<P> {
     #[must_use]
     pub const fn xid(&self) -> u32 {
         self.xid
+    }
+
+    /// Returns the timeout of the call.
+    #[must_use]
+    pub const fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// Decodes the results of the reply to this call, and passes them to a function. A transport

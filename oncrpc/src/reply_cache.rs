@@ -91,6 +91,7 @@ impl ReplyCache {
         for shard in &self.0.shards {
             let shard = lock(shard);
             sum.executed += shard.stats.executed;
+            sum.after_start += shard.stats.after_start;
             sum.hits += shard.stats.hits;
             sum.in_progress += shard.stats.in_progress;
             sum.evicted += shard.stats.evicted;
@@ -110,7 +111,11 @@ impl ReplyCache {
         message: &ReceivedMessage,
     ) -> Option<Key> {
         let address = peer.address.filter(|_| !self.0.is_off)?;
-        let (hash, len) = self.0.hasher.hash(message.pieces());
+        // A retransmission may transfer its items in another way.
+        let (hash, len) = match message.put_together() {
+            Some(whole) => self.0.hasher.hash(std::iter::once(whole.as_slice())),
+            None => self.0.hasher.hash(message.pieces()),
+        };
         let port = match peer.status {
             Some(_) => 0,
             None => address.port(),
@@ -131,7 +136,8 @@ impl ReplyCache {
     pub(crate) fn begin(&self, key: Key, connection: Option<&ConnectionStatus>) -> Lookup<'_> {
         let shard = self.shard(&key);
         let mut state = lock(shard);
-        state.expire(Instant::now());
+        let now = Instant::now();
+        state.expire(now);
         let key = match connection {
             Some(connection) => state.by_connection(key, connection),
             None => key,
@@ -148,7 +154,7 @@ impl ReplyCache {
                 Lookup::InProgress(Retransmission { shard, key, number })
             }
             None => {
-                state.stats.executed += 1;
+                state.count_execution(now);
                 state.entries.insert(key, Entry::InProgress(Vec::new()));
                 Lookup::New(ExecutingCall { shard, key })
             }

@@ -86,6 +86,12 @@ impl<P> Router<P> {
         }
     }
 
+    /// Returns the reply cache.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn cache(&self) -> &ReplyCache {
+        &self.cache
+    }
+
     /// Looks up a call whose procedure is not idempotent; `None` if its reply is not cached.
     fn look_up(
         &self,

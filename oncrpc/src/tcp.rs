@@ -3,6 +3,7 @@
 //! [`connect`] returns a [`Channel`](crate::Channel) to a server. [`Server`] offers a
 //! [`Router`](crate::Router).
 
+mod accepted;
 mod backward;
 mod client;
 mod connection;
@@ -11,6 +12,7 @@ mod outbox;
 mod record;
 mod sending;
 mod server;
+mod threads;
 
 pub use client::{
     ClientConfig, channel, channel_with_services, connect, connect_with, connect_with_services,
@@ -31,11 +33,17 @@ pub(crate) const MAX_RECORD: usize = 4 << 20;
 /// The default idle time before TCP keep-alive probes the peer.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Sets the socket options that both ends use.
+/// The time between probes of a peer that does not answer, and their number.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+const PROBES: u32 = 4;
+
+/// Sets the socket options that both ends use. A connection is lost if its peer answers no probe.
 fn set_options(stream: &TcpStream, keepalive: Option<Duration>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     if let Some(time) = keepalive {
-        SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(time))?;
+        let keepalive = TcpKeepalive::new().with_time(time);
+        let keepalive = keepalive.with_interval(PROBE_INTERVAL).with_retries(PROBES);
+        SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
     }
     Ok(())
 }

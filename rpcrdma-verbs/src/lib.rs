@@ -59,8 +59,8 @@ mod rpc_transport;
 pub use driver::describe::describe_metrics;
 #[cfg(feature = "tokio")]
 pub use rpc_transport::{
-    ChannelRunner, ClientConfig, ConnectionPlacement, RunningServer, RunningServers, ServerBuilder,
-    ServerConfig, ServerName, TransportError, channel, channel_with_services, connect,
-    connect_with_services, run_server, serve,
+    ChannelRunner, ClientConfig, RunningServer, RunningServers, ServerBuilder, ServerConfig,
+    ServerName, TransportError, channel, channel_with_services, connect, connect_with_services,
+    run_server, serve,
 };
 pub use rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};

@@ -40,7 +40,6 @@ pub use local_channel::LocalChannel;
 pub use local_event::{CompletedCall, LocalEvent};
 pub use local_server::LocalServer;
 #[cfg(feature = "tokio")]
-pub use placement::ConnectionPlacement;
 #[cfg(feature = "tokio")]
 pub use resolver::ServerName;
 #[cfg(feature = "tokio")]

@@ -5,7 +5,7 @@ use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use super::names::{CALLS, RECEIVED, SECONDS, SENT};
 
 /// Counters, beside those of both ends of calls.
-const COUNTERS: [(&str, &str); 9] = [
+const COUNTERS: [(&str, &str); 10] = [
     (
         "rpc_server_connections_accepted_total",
         "Connections that were accepted.",
@@ -33,6 +33,10 @@ const COUNTERS: [(&str, &str); 9] = [
     (
         "rpc_reply_cache_evicted_total",
         "Replies that were forgotten for lack of room.",
+    ),
+    (
+        "rpc_reply_cache_after_start_total",
+        "Calls that were executed while calls to an earlier server could come again.",
     ),
     (
         "rpc_reply_cache_expired_total",

@@ -46,6 +46,7 @@ impl ReplyCache {
             ("rpc_reply_cache_hits_total", stats.hits),
             ("rpc_reply_cache_in_progress_total", stats.in_progress),
             ("rpc_reply_cache_evicted_total", stats.evicted),
+            ("rpc_reply_cache_after_start_total", stats.after_start),
             ("rpc_reply_cache_expired_total", stats.expired),
             ("rpc_reply_cache_too_large_total", stats.too_large),
         ];

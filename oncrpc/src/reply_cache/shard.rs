@@ -23,6 +23,7 @@ pub(super) struct Shard {
     pub(super) bytes: usize,
     pub(super) next_waiter: u64,
     pub(super) stats: ReplyCacheStats,
+    created: Instant,
 }
 
 /// Identifies a call.
@@ -73,6 +74,9 @@ pub(crate) enum Outcome {
 pub struct ReplyCacheStats {
     /// The number of calls that were executed.
     pub executed: u64,
+    /// The number of those that were executed before the cache had existed for its maximum age. A
+    /// retransmission of a call that an earlier server executed is among them.
+    pub after_start: u64,
     /// The number of retransmissions that were answered with the reply of the first execution.
     pub hits: u64,
     /// The number of retransmissions that arrived while their call was being executed.
@@ -106,6 +110,15 @@ impl Shard {
             bytes: 0,
             next_waiter: 0,
             stats: ReplyCacheStats::default(),
+            created: Instant::now(),
+        }
+    }
+
+    /// Counts the execution of a call.
+    pub(super) fn count_execution(&mut self, now: Instant) {
+        self.stats.executed += 1;
+        if now.duration_since(self.created) < self.config.max_age {
+            self.stats.after_start += 1;
         }
     }
 

@@ -2,13 +2,18 @@ use std::pin::pin;
 use std::task::Waker;
 use std::time::Duration;
 
-use xdrgen_runtime::{Item, SharedBytes, Sink as _};
+use xdrgen_runtime::{Item, Matching, ReceivedItem, SharedBytes, Sink as _};
 
 use super::shard::OVERHEAD;
 use super::*;
 use crate::auth::Credentials;
 
 fn key(cache: &ReplyCache, port: u16, xid: u32, message: &[u8]) -> Key {
+    let message = ReceivedMessage::whole(message.to_vec().into());
+    key_of(cache, port, xid, &message)
+}
+
+fn key_of(cache: &ReplyCache, port: u16, xid: u32, message: &ReceivedMessage) -> Key {
     let peer = Peer {
         address: Some(([127, 0, 0, 1], port).into()),
         transport: "tcp",
@@ -23,8 +28,22 @@ fn key(cache: &ReplyCache, port: u16, xid: u32, message: &[u8]) -> Key {
         number: 3,
         credentials: Credentials::None,
     };
-    let message = ReceivedMessage::whole(message.to_vec().into());
-    cache.key(&peer, &header, &message).unwrap()
+    cache.key(&peer, &header, message).unwrap()
+}
+
+/// The first transmission may have its items beside it, and the next one in place.
+#[test]
+fn key_does_not_depend_on_the_transfer_of_items() {
+    let cache = ReplyCache::default();
+    let item = ReceivedItem {
+        position: 8,
+        bytes: vec![7; 6].into(),
+    };
+    let stream = SharedBytes::from(vec![1, 1, 1, 1, 0, 0, 0, 6, 2, 2, 2, 2]);
+    let beside = ReceivedMessage::with_items(stream, vec![item], Matching::ByPosition);
+    let whole = [&[1, 1, 1, 1, 0, 0, 0, 6][..], &[7; 6], &[0; 2], &[2; 4]].concat();
+    let first = key_of(&cache, 700, 5, &beside);
+    assert_eq!(first, key(&cache, 700, 5, &whole));
 }
 
 fn reply(len: usize) -> OutgoingReply {

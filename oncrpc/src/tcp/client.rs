@@ -89,7 +89,8 @@ impl ClientConfig {
         }
     }
 
-    /// Sets the idle time before a connection is probed; `None` disables probes.
+    /// Sets the idle time before a connection is probed; `None` disables probes. It is lost after
+    /// four probes without an answer, 15 seconds apart.
     #[must_use]
     pub const fn keepalive(self, keepalive: Option<Duration>) -> Self {
         Self { keepalive, ..self }

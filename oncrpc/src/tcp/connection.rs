@@ -113,8 +113,7 @@ impl Intake for LimitedIntake {
 
     fn timed_out(&self) -> io::Error {
         self.permit.reached(Limit::TransferTime);
-        let text = "a message took too long to arrive";
-        io::Error::new(io::ErrorKind::TimedOut, text)
+        io::Error::new(io::ErrorKind::TimedOut, Limit::TransferTime)
     }
 }
 
@@ -200,8 +199,7 @@ impl<P: Programs> Connection<P> {
                 }
                 () = passed(&mut self.send_deadline, time), if !self.outbox.is_empty() => {
                     self.permit.reached(Limit::TransferTime);
-                    let text = "a message took too long to be sent";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, Limit::TransferTime));
                 }
                 () = self.backward.changed() => {}
             }
@@ -244,8 +242,7 @@ impl<P: Programs> Connection<P> {
             return Ok(());
         };
         self.permit.reached(limit);
-        let text = "too many calls came while the server called";
-        Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
+        Err(io::Error::new(io::ErrorKind::QuotaExceeded, limit))
     }
 
     /// Begins to serve a call. If its handler does not wait, the call is answered at once.

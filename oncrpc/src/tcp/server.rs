@@ -1,31 +1,29 @@
-//! The server: a task for each connection.
+//! The server: it accepts connections, which tasks or threads serve.
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::backward::Backward;
-use super::connection::Connection;
-use super::handlers::Handlers;
-use super::{KEEPALIVE, MAX_RECORD, set_options};
-use crate::caller::CallerChannel;
+use super::accepted::Accepted;
+use super::threads::Threads;
+use super::{KEEPALIVE, MAX_RECORD};
 use crate::control::{ConnectRequest, ServerControl};
+use crate::placement::ConnectionPlacement;
 use crate::router::{Programs, Router};
-use crate::service::Peer;
 
 /// Settings of a server's connections. [`ServerLimits`](crate::ServerLimits) has the limits.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    max_record: usize,
-    max_backward_calls: usize,
-    keepalive: Option<Duration>,
+    pub(super) max_record: usize,
+    pub(super) max_backward_calls: usize,
+    pub(super) keepalive: Option<Duration>,
 }
 
 impl ServerConfig {
@@ -60,7 +58,8 @@ impl ServerConfig {
         }
     }
 
-    /// Sets the idle time before a connection is probed; `None` disables probes.
+    /// Sets the idle time before a connection is probed; `None` disables probes. It is lost after
+    /// four probes without an answer, 15 seconds apart.
     #[must_use]
     pub const fn keepalive(self, keepalive: Option<Duration>) -> Self {
         Self { keepalive, ..self }
@@ -76,27 +75,71 @@ impl Default for ServerConfig {
 /// A server that listens at an address.
 #[derive(Debug)]
 pub struct Server<P> {
-    router: Arc<Router<P>>,
     listener: TcpListener,
+    workers: Workers<P>,
     config: ServerConfig,
     control: ServerControl,
     /// The number of the next connection.
-    next: AtomicU64,
+    next: u64,
+}
+
+/// Who serves the connections.
+#[derive(Debug)]
+enum Workers<P> {
+    /// Tasks of the runtime.
+    Tasks(Arc<Router<P>>, JoinSet<()>),
+    Threads(Threads),
 }
 
 impl<P: Programs> Server<P> {
-    /// Listens at an address.
+    /// Listens at an address. Tasks of the runtime serve the connections.
     ///
     /// # Errors
     /// The system's error.
     pub async fn bind(address: impl ToSocketAddrs, router: Router<P>) -> io::Result<Self> {
-        Ok(Self {
-            router: Arc::new(router),
-            listener: TcpListener::bind(address).await?,
+        let listener = TcpListener::bind(address).await?;
+        let workers = Workers::Tasks(Arc::new(router), JoinSet::new());
+        Ok(Self::new(listener, workers))
+    }
+
+    /// Listens at an address. A number of threads serve the connections, each with a runtime and a
+    /// router of its own. A connection stays on its thread. The reply cache of the first router is
+    /// that of all.
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    /// use oncrpc::{ConnectionPlacement, Router, tcp};
+    ///
+    /// # async fn example() -> std::io::Result<()> {
+    /// let (address, threads) = ("127.0.0.1:0", NonZeroUsize::MIN.saturating_add(3));
+    /// let placement = ConnectionPlacement::FewestConnections;
+    /// let server = tcp::Server::bind_threads(address, threads, Router::new, placement).await?;
+    /// tokio::spawn(server.run());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The system's error.
+    pub async fn bind_threads(
+        address: impl ToSocketAddrs,
+        threads: NonZeroUsize,
+        router: impl Fn() -> Router<P>,
+        placement: ConnectionPlacement,
+    ) -> io::Result<Self> {
+        let threads = Threads::start(threads, router, placement)?;
+        let listener = TcpListener::bind(address).await?;
+        Ok(Self::new(listener, Workers::Threads(threads)))
+    }
+
+    fn new(listener: TcpListener, workers: Workers<P>) -> Self {
+        Self {
+            listener,
+            workers,
             config: ServerConfig::new(),
             control: ServerControl::default(),
-            next: AtomicU64::new(0),
-        })
+            next: 0,
+        }
     }
 
     /// Sets the settings.
@@ -129,64 +172,96 @@ impl<P: Programs> Server<P> {
 
     /// Serves until a future ends, and then drains: it accepts no connection and no call, and
     /// answers the accepted calls.
-    pub async fn run_until(self, end: impl Future<Output = ()>) {
-        let mut connections = JoinSet::new();
+    pub async fn run_until(mut self, end: impl Future<Output = ()>) {
         let mut open = Open::default();
         let mut end = std::pin::pin!(end);
         loop {
             tokio::select! {
                 () = &mut end => break,
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, address)) => {
-                        let ended = open.add();
-                        if let Some(connection) = self.connection(stream, address, ended) {
-                            connections.spawn(connection);
-                        }
+                accepted = self.listener.accept() => {
+                    if let Err(error) = self.accept(accepted, &mut open) {
+                        pause(error).await;
                     }
-                    Err(error) => pause(error).await,
-                },
-                Some(_) = connections.join_next() => {}
+                }
+                () = self.workers.task_ended() => {}
             }
         }
         drop(self.listener);
         drop(open);
-        while connections.join_next().await.is_some() {}
+        self.workers.end().await;
     }
 
-    /// Returns the future that serves a connection; `None` if the peer may not connect.
-    fn connection(
-        &self,
-        stream: TcpStream,
-        address: SocketAddr,
-        drains: oneshot::Receiver<()>,
-    ) -> Option<impl Future<Output = ()> + use<P>> {
+    /// Begins to serve a connection, if its peer may connect.
+    fn accept(
+        &mut self,
+        accepted: io::Result<(TcpStream, SocketAddr)>,
+        open: &mut Open,
+    ) -> io::Result<()> {
+        let (stream, address) = accepted?;
+        match self.admit(address, open) {
+            Some(accepted) => self.workers.serve(stream, accepted),
+            None => Ok(()),
+        }
+    }
+
+    /// Admits a peer. Returns `None` if it may not connect; the reason is logged and counted.
+    fn admit(&mut self, address: SocketAddr, open: &mut Open) -> Option<Accepted> {
         let request = ConnectRequest::new(address, "tcp", &[]);
-        // The reason is logged and counted.
         let permit = self.control.admit(&request).ok()?;
-        let number = self.next.fetch_add(1, Relaxed);
-        let (caller, submissions) = CallerChannel::new(number, address.to_string(), None);
-        let peer = Arc::new(Peer {
-            address: Some(address),
-            transport: "tcp",
-            memory: None,
-            caller: Ok(caller.clone()),
-            status: None,
-        });
-        let config = self.config.clone();
-        let backward = Backward::new(caller, submissions, config.max_backward_calls);
-        let handlers = Handlers::new(self.router.clone(), peer.clone());
-        let connection = Connection::new(handlers, backward, permit, config.max_record);
-        Some(async move {
-            tracing::info!(%peer, "connected");
-            let ended = match set_options(&stream, config.keepalive) {
-                Ok(()) => connection.run(stream, drains).await,
-                Err(error) => Err(error),
-            };
-            match ended {
-                Ok(()) => tracing::info!(%peer, "connection closed"),
-                Err(error) => tracing::info!(%peer, %error, "connection lost"),
-            }
+        let number = self.next;
+        self.next += 1;
+        Some(Accepted {
+            address,
+            number,
+            permit,
+            config: self.config.clone(),
+            drains: open.add(),
         })
+    }
+}
+
+impl<P: Programs> Workers<P> {
+    /// Serves a connection.
+    fn serve(&mut self, stream: TcpStream, accepted: Accepted) -> io::Result<()> {
+        match self {
+            Self::Tasks(router, tasks) => {
+                tasks.spawn(accepted.serve(Ok(stream), router.clone()));
+            }
+            Self::Threads(threads) => threads.serve(stream.into_std()?, accepted),
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a task. Resolves if there is one.
+    async fn task_ended(&mut self) {
+        match self {
+            Self::Tasks(_, tasks) if !tasks.is_empty() => {
+                tasks.join_next().await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Waits until all connections have ended.
+    async fn end(self) {
+        match self {
+            Self::Tasks(router, mut tasks) => {
+                while tasks.join_next().await.is_some() {}
+                handlers_end(&router).await;
+            }
+            Self::Threads(threads) => threads.end().await,
+        }
+    }
+}
+
+/// How often a server that drains looks whether its last handlers have ended.
+const HANDLERS_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Waits for the handlers whose connections were lost, after the connections have ended. Each has
+/// the router.
+pub(super) async fn handlers_end<P>(router: &Arc<Router<P>>) {
+    while Arc::strong_count(router) > 1 {
+        tokio::time::sleep(HANDLERS_INTERVAL).await;
     }
 }
 

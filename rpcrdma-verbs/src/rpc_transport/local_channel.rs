@@ -62,9 +62,13 @@ pub struct LocalChannel<D: Device> {
     /// The memory of the last call, which the next call reuses.
     spare: Rc<Cell<Spare>>,
     spans: Rc<Spans>,
+    outage: Rc<RefCell<Outage>>,
     way: Way<D>,
     driver: PhantomData<fn(&mut Driver<D>)>,
 }
+
+/// `Some` while there is no connection, with the error of the last attempt to connect.
+type Outage = Option<Option<String>>;
 
 /// The direction of a channel's calls.
 enum Way<D: Device> {
@@ -102,7 +106,7 @@ impl<D: Device> LocalChannel<D> {
         config: Config,
     ) -> Result<Self, DriverError> {
         let id = driver.connect(server, without_services(config))?;
-        Ok(Self::new(id, server.to_string(), Way::Forward(None)))
+        Ok(Self::forward(id, server, None))
     }
 
     /// Connects as [`connect`](Self::connect) does, for a client that offers services: handlers of
@@ -123,11 +127,18 @@ impl<D: Device> LocalChannel<D> {
     ) -> Result<Self, DriverError> {
         let services = Rc::new(RefCell::new(CarriedServices::new(driver, services)));
         let id = driver.connect(server, config)?;
-        Ok(Self::new(
-            id,
-            server.to_string(),
-            Way::Forward(Some(services)),
-        ))
+        Ok(Self::forward(id, server, Some(services)))
+    }
+
+    /// Creates a channel to a server that is not connected yet.
+    fn forward(
+        id: ConnectionId,
+        server: SocketAddr,
+        services: Option<Rc<RefCell<dyn LocalServices<D>>>>,
+    ) -> Self {
+        let channel = Self::new(id, server.to_string(), Way::Forward(services));
+        channel.outage.replace(Some(None));
+        channel
     }
 
     /// Creates a backward channel to a client.
@@ -142,6 +153,7 @@ impl<D: Device> LocalChannel<D> {
             max_unbounded_reply: message::MAX_UNBOUNDED_REPLY,
             spare: Rc::default(),
             spans: Rc::default(),
+            outage: Rc::default(),
             way,
             driver: PhantomData,
         }
@@ -175,9 +187,14 @@ impl<D: Device> LocalChannel<D> {
         }
         loop {
             match driver.poll_event(self.id)? {
-                DriverEvent::Ready(version) => return Some(LocalEvent::Connected(version)),
+                DriverEvent::Ready(version) => {
+                    self.outage.replace(None);
+                    return Some(LocalEvent::Connected(version));
+                }
                 DriverEvent::Closed { reason, is_final } => {
                     let error = driver.take_connect_error(self.id);
+                    let cause = error.as_ref().map(ToString::to_string);
+                    self.outage.replace(Some(cause));
                     return Some(LocalEvent::Disconnected {
                         reason,
                         error,
@@ -198,6 +215,11 @@ impl<D: Device> LocalChannel<D> {
                     let mut event = completed((driver, self.id), event);
                     if self.spans.are_there() {
                         self.spans.attach(&mut event);
+                    }
+                    if let Some(LocalEvent::Completed(completed)) = &mut event
+                        && let Some(cause) = &*self.outage.borrow()
+                    {
+                        completed.not_connected(cause.clone());
                     }
                     return event;
                 }
@@ -222,12 +244,19 @@ impl<D: Device> LocalChannel<D> {
         }
         let read = match &completed.outcome {
             Ok(reply) => call.read_reply(&reply.items(), &self.peer, f),
-            Err((kind, execution)) => Err(CallError::new(
-                oncrpc::ProcedureId::of::<P>(),
-                self.peer.clone(),
-                kind.clone(),
-                *execution,
-            )),
+            Err((kind, execution)) => {
+                let mut kind = kind.clone();
+                if let CallErrorKind::DeadlineExceeded { timeout, .. } = &mut kind {
+                    *timeout = call.timeout().unwrap_or_default();
+                }
+                let procedure = oncrpc::ProcedureId::of::<P>();
+                Err(CallError::new(
+                    procedure,
+                    self.peer.clone(),
+                    kind,
+                    *execution,
+                ))
+            }
         };
         completed.record(&read);
         #[cfg(feature = "metrics")]
@@ -324,11 +353,20 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
 
     /// Begins a call. It fails if a backward channel has no connection, or if the maximum number of
     /// calls of the protocol's settings is open
-    /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)).
+    /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)). A cancelled call that was sent
+    /// is open until it is answered. A call that does not wait for a connection fails unless there
+    /// is one.
     fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
         if let Way::Backward(caller) = &self.way
             && let Err(kind) = caller.check(driver, self.id)
         {
+            return Err(request.error(self.peer.clone(), kind, Execution::NotExecuted));
+        }
+        if let Some(cause) = &*self.outage.borrow()
+            && !request.wait_for_connection
+        {
+            let cause = cause.as_deref().unwrap_or("not connected yet");
+            let kind = CallErrorKind::Connect(Arc::new(std::io::Error::other(cause)));
             return Err(request.error(self.peer.clone(), kind, Execution::NotExecuted));
         }
         let mut spare = self.spare.take();
@@ -361,6 +399,7 @@ impl<D: Device> Clone for LocalChannel<D> {
             peer: self.peer.clone(),
             spare: self.spare.clone(),
             spans: self.spans.clone(),
+            outage: self.outage.clone(),
             way: self.way.clone(),
             ..*self
         }

@@ -3,11 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use oncrpc::xdr::{ItemList, Matching, ReceivedItem, SharedBytes};
-use oncrpc::{CallError, CallErrorKind, Execution, ReplyStatus};
-use rpcrdma_proto::connection::CloseReason;
+use oncrpc::{CallError, CallErrorKind, Execution, Progress, ReplyStatus};
+use rpcrdma_proto::connection::{CallFailure, CloseReason};
 use rpcrdma_proto::transfer::MAX_RESULTS;
 use rpcrdma_proto::version::Version;
 use tracing::Span;
@@ -51,6 +52,15 @@ impl CompletedCall {
     #[must_use]
     pub const fn xid(&self) -> u32 {
         self.xid
+    }
+
+    /// Notes that there was no connection, with the error of the last attempt.
+    pub(super) fn not_connected(&mut self, cause: Option<String>) {
+        if let Err((CallErrorKind::DeadlineExceeded { progress, .. }, _)) = &mut self.outcome
+            && *progress == Progress::NoCredit
+        {
+            *progress = Progress::NotConnected(cause);
+        }
     }
 
     /// Records the outcome in the span of the call.
@@ -182,7 +192,19 @@ pub(super) fn completed<D: Device>(
         DriverEvent::CallFailed { xid, error, sent } => {
             let (driver, id) = connection;
             drop(driver.take_results(id, xid));
-            (xid, Err(failure::of_call(error, sent)))
+            let (mut kind, execution) = failure::of_call(error, sent);
+            if error == CallFailure::TimedOut {
+                // The user's `PendingCall` has the timeout.
+                kind = CallErrorKind::DeadlineExceeded {
+                    timeout: Duration::ZERO,
+                    progress: if sent {
+                        Progress::NoReply
+                    } else {
+                        Progress::NoCredit
+                    },
+                };
+            }
+            (xid, Err((kind, execution)))
         }
         _ => return None,
     };

@@ -1,11 +1,10 @@
 //! The placement of connections on the threads of a server.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ::tokio::sync::mpsc::{Receiver, Sender, channel};
+use oncrpc::{ConnectionPlacement, ConnectionPlacer};
 
 use crate::driver::{Driver, IncomingConnection, ListenerHandle};
 use crate::provider::Device;
@@ -13,60 +12,11 @@ use crate::provider::Device;
 /// The maximum number of requests to connect that wait for one thread. Further ones are rejected.
 const MAX_WAITING: usize = 4096;
 
-/// Returns the number of a thread for a peer.
-type OfPeer = dyn Fn(SocketAddr) -> usize + Send + Sync;
-
-/// Selects the thread of a server that serves the next connection.
-///
-/// A connection stays on its thread. If that thread has ended, or too many connections wait for it,
-/// the next one is taken.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub enum ConnectionPlacement {
-    /// The threads take turns.
-    #[default]
-    RoundRobin,
-    /// The thread with the fewest connections.
-    FewestConnections,
-    /// The thread that a function of the peer's address selects, modulo the number of threads.
-    ByPeer(Arc<OfPeer>),
-}
-
-impl ConnectionPlacement {
-    /// Places connections by a function of the peer's address. It returns the number of a thread,
-    /// modulo the number of threads.
-    ///
-    /// ```
-    /// use rpcrdma_verbs::ConnectionPlacement;
-    ///
-    /// // The connections of one host share a thread.
-    /// let placement = ConnectionPlacement::by_peer(|peer| match peer.ip() {
-    ///     std::net::IpAddr::V4(address) => address.octets()[3].into(),
-    ///     std::net::IpAddr::V6(address) => address.octets()[15].into(),
-    /// });
-    /// # let _ = placement;
-    /// ```
-    pub fn by_peer(thread: impl Fn(SocketAddr) -> usize + Send + Sync + 'static) -> Self {
-        Self::ByPeer(Arc::new(thread))
-    }
-}
-
-impl fmt::Debug for ConnectionPlacement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RoundRobin => "RoundRobin",
-            Self::FewestConnections => "FewestConnections",
-            Self::ByPeer(_) => "ByPeer",
-        })
-    }
-}
-
-/// The acceptor: it takes requests to connect, and passes them to the threads.
+/// The acceptor: it takes requests to connect, and passes them to the threads. If the thread of a
+/// request has ended, or too many requests wait for it, the next one gets it.
 pub(super) struct Acceptor<D: Device> {
-    placement: ConnectionPlacement,
+    placer: ConnectionPlacer,
     threads: Vec<Outlet<D>>,
-    /// The next thread in turn.
-    next: usize,
 }
 
 /// The acceptor's end of one thread.
@@ -92,9 +42,8 @@ pub(super) fn acceptor<D: Device>(
 ) -> (Acceptor<D>, Vec<Inlet<D>>) {
     let (threads, inlets) = (0..threads).map(|_| outlet()).unzip();
     let acceptor = Acceptor {
-        placement,
+        placer: ConnectionPlacer::new(placement),
         threads,
-        next: 0,
     };
     (acceptor, inlets)
 }
@@ -103,9 +52,8 @@ pub(super) fn acceptor<D: Device>(
 pub(super) fn acceptor_of_one<D: Device>() -> (Acceptor<D>, Inlet<D>) {
     let (thread, inlet) = outlet();
     let acceptor = Acceptor {
-        placement: ConnectionPlacement::RoundRobin,
+        placer: ConnectionPlacer::new(ConnectionPlacement::RoundRobin),
         threads: vec![thread],
-        next: 0,
     };
     (acceptor, inlet)
 }
@@ -142,7 +90,8 @@ impl<D: Device> Acceptor<D> {
     }
 
     fn place_one(&mut self, request: IncomingConnection<D>) -> Result<(), IncomingConnection<D>> {
-        let first = self.choose(request.peer());
+        let open = self.threads.iter().map(Outlet::connections);
+        let first = self.placer.place(request.peer(), open);
         let mut request = request;
         let (before, from) = self.threads.split_at_mut(first);
         for thread in from.iter_mut().chain(before) {
@@ -155,24 +104,6 @@ impl<D: Device> Acceptor<D> {
             }
         }
         Err(request)
-    }
-
-    /// Returns the number of the thread that the placement selects.
-    fn choose(&mut self, peer: SocketAddr) -> usize {
-        let count = self.threads.len();
-        match &self.placement {
-            ConnectionPlacement::RoundRobin => {
-                let next = self.next;
-                self.next = (next + 1) % count;
-                next
-            }
-            ConnectionPlacement::FewestConnections => {
-                let fewest = self.threads.iter().enumerate();
-                let fewest = fewest.min_by_key(|(_, thread)| thread.connections());
-                fewest.map_or(0, |(number, _)| number)
-            }
-            ConnectionPlacement::ByPeer(thread) => thread(peer) % count,
-        }
     }
 }
 

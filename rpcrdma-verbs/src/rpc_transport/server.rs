@@ -7,12 +7,12 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 
 use ::tokio::sync::oneshot;
-use oncrpc::{LocalPrograms, Router};
+use oncrpc::{ConnectionPlacement, LocalPrograms, Router};
 
 use super::config::ServerConfig;
 use super::connections::STOPPING;
 use super::local_server::LocalServer;
-use super::placement::{Acceptor, ConnectionPlacement, Inlet, acceptor, acceptor_of_one};
+use super::placement::{Acceptor, Inlet, acceptor, acceptor_of_one};
 use super::publisher::Publisher;
 use super::thread::{TransportError, spawn_thread};
 use super::waiter::{Turns, Waiter};

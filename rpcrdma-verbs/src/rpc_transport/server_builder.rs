@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use ::tokio::sync::oneshot;
 use ::tokio::task::{JoinHandle, spawn_blocking};
-use oncrpc::{LocalPrograms, Programs, ReplyCache, Router, ServerControl, tcp};
+use oncrpc::{
+    ConnectionPlacement, LocalPrograms, Programs, ReplyCache, Router, ServerControl, tcp,
+};
 
 use super::config::ServerConfig;
-use super::placement::ConnectionPlacement;
 use super::server::{RouterMaker, RunningServer, serve_on_threads};
 use super::thread::TransportError;
 use crate::provider::Device;
@@ -47,7 +49,7 @@ pub struct ServerBuilder<P> {
     control: ServerControl,
     config: ServerConfig,
     tcp_config: tcp::ServerConfig,
-    threads: usize,
+    threads: Option<NonZeroUsize>,
     placement: ConnectionPlacement,
     listeners: Vec<Listener<P>>,
 }
@@ -71,22 +73,22 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
             control: ServerControl::default(),
             config: ServerConfig::new(),
             tcp_config: tcp::ServerConfig::new(),
-            threads: 1,
+            threads: None,
             placement: ConnectionPlacement::RoundRobin,
             listeners: Vec::new(),
         }
     }
 
-    /// Sets the number of threads for each address over RDMA (default 1). Each has a driver, a
-    /// router and its connections, and shares nothing with other threads for a call. The memory
-    /// limit of the settings is for all threads together. Over TCP the threads of the runtime
-    /// serve.
-    pub fn threads(mut self, threads: std::num::NonZeroUsize) -> Self {
-        self.threads = threads.get();
+    /// Sets the number of threads for each address. Each has a router and its connections, over
+    /// RDMA also a driver. A short call whose handler does not wait shares nothing with other
+    /// threads. The memory limit of the settings is for all threads together. By default, an address over RDMA has one thread,
+    /// and over TCP tasks of the runtime serve, with one router.
+    pub fn threads(mut self, threads: NonZeroUsize) -> Self {
+        self.threads = Some(threads);
         self
     }
 
-    /// Sets the placement of connections on the threads.
+    /// Sets the placement of connections on the threads of each address.
     pub fn placement(mut self, placement: ConnectionPlacement) -> Self {
         self.placement = placement;
         self
@@ -124,7 +126,8 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         self.listeners
             .push(Listener::Rdma(Box::new(move |server: &Self| {
                 let config = server.config.clone().control(&server.control);
-                let routers = (0..server.threads).map(|_| server.router_maker()).collect();
+                let threads = server.threads.map_or(1, NonZeroUsize::get);
+                let routers = (0..threads).map(|_| server.router_maker()).collect();
                 let placement = server.placement.clone();
                 serve_on_threads(&device, address, &config, routers, placement)
             })));
@@ -137,7 +140,8 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         Box::new(move || router().reply_cache(cache))
     }
 
-    /// Adds an address over TCP, which tasks of the runtime serve; port 0 selects a free port.
+    /// Adds an address over TCP, which its own [threads](Self::threads) or tasks of the runtime
+    /// serve; port 0 selects a free port.
     pub fn tcp(mut self, address: SocketAddr) -> Self {
         self.listeners.push(Listener::Tcp(address));
         self
@@ -168,8 +172,13 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         address: SocketAddr,
         running: &mut RunningServers,
     ) -> Result<(), TransportError> {
-        let router = (self.router)().reply_cache(self.reply_cache.clone());
-        let bound = tcp::Server::bind(address, router).await;
+        let router = || (self.router)().reply_cache(self.reply_cache.clone());
+        let bound = match self.threads {
+            None => tcp::Server::bind(address, router()).await,
+            Some(threads) => {
+                tcp::Server::bind_threads(address, threads, router, self.placement.clone()).await
+            }
+        };
         let server = bound.map_err(|error| {
             let text = format!("{address}: {error}");
             TransportError::System(std::io::Error::new(error.kind(), text))

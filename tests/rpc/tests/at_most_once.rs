@@ -5,6 +5,7 @@ mod support;
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use oncrpc::tcp::{ClientConfig, Server, channel};
 use oncrpc::{
-    CallErrorKind, CallOptions, Execution, ReplyCache, ReplyCacheConfig, Resend, Router,
-    ServerControl,
+    CallErrorKind, CallOptions, ConnectionPlacement, Execution, ReplyCache, ReplyCacheConfig,
+    Resend, Router, ServerControl,
 };
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client};
 use support::counting::Counting;
@@ -108,12 +109,17 @@ fn the_guarantee_has_the_documented_limits() {
         let cache = ReplyCache::new(config.max_reply(10));
         expect(&cache, 2).await;
         assert_eq!(cache.stats().too_large, 2);
-        // A restarted server has an empty cache.
+        // A restarted server has an empty cache. Calls are counted while those to the server before
+        // can come again.
         let cache = ReplyCache::new(config);
         let (store, server) = serve(&cache).await;
         let mut stream = connect_from(local, server).await;
         exchange(&mut stream, &again[0]).await;
         assert_eq!(store.fails.load(Relaxed), 1);
+        assert_eq!(cache.stats().after_start, 1);
+        let cache = ReplyCache::new(config.max_age(Duration::ZERO));
+        expect(&cache, 3).await;
+        assert_eq!(cache.stats().after_start, 0);
     });
 }
 
@@ -130,6 +136,28 @@ fn routers_share_one_cache() {
         assert_eq!(exchange(&mut stream, &put_call(1, b'a')).await, reply);
         assert_eq!((one.puts.load(Relaxed), two.puts.load(Relaxed)), (1, 0));
         assert_eq!(cache.stats().executed, 1, "GET is idempotent");
+    });
+}
+
+/// Each connection of the client is on another thread.
+#[test]
+fn threads_share_one_cache() {
+    run(async {
+        let store = Arc::new(Store::default());
+        let (served, in_turn) = (store.clone(), ConnectionPlacement::RoundRobin);
+        let router = move || Router::new().add_service(kv1::serve(served.clone()));
+        let threads = NonZeroUsize::new(2).unwrap();
+        let server = Server::bind_threads("127.0.0.1:0", threads, router, in_turn);
+        let server = server.await.unwrap();
+        let address = server.local_addr().unwrap();
+        tokio::spawn(server.run());
+        let mut first = connect_from(any_port(), address).await;
+        let local = first.local_addr().unwrap();
+        let reply = exchange(&mut first, &put_call(1, b'a')).await;
+        cut(first);
+        let mut second = connect_from(local, address).await;
+        assert_eq!(exchange(&mut second, &put_call(1, b'a')).await, reply);
+        assert_eq!(store.puts.load(Relaxed), 1);
     });
 }
 
@@ -265,13 +293,37 @@ async fn forward(
 
 #[test]
 fn no_call_is_executed_twice_when_connections_are_cut_at_random() {
+    cut_at_random(None);
+}
+
+#[test]
+fn no_call_is_executed_twice_when_connections_to_threads_are_cut_at_random() {
+    cut_at_random(NonZeroUsize::new(3));
+}
+
+/// `threads`: those of the server, or tasks of the runtime.
+fn cut_at_random(threads: Option<NonZeroUsize>) {
     let mut rng = Rng::from_environment();
     run_within(Duration::from_secs(180), async {
         let counting = Arc::new(Counting::new(rng.split()));
         let cache = ReplyCache::default();
-        let router = Router::new().add_service(kv1::serve(counting.clone()));
         let control = ServerControl::default();
-        let server = serve_router(router.reply_cache(cache.clone()), &control).await;
+        let (served, kept) = (counting.clone(), cache.clone());
+        let router = move || {
+            let router = Router::new().add_service(kv1::serve(served.clone()));
+            router.reply_cache(kept.clone())
+        };
+        let server = match threads {
+            None => serve_router(router(), &control).await,
+            Some(threads) => {
+                let in_turn = ConnectionPlacement::RoundRobin;
+                let server = Server::bind_threads("127.0.0.1:0", threads, router, in_turn).await;
+                let server = server.unwrap().control(&control);
+                let address = server.local_addr().unwrap();
+                tokio::spawn(server.run());
+                address
+            }
+        };
         let cuts = Arc::new(AtomicBool::new(true));
         let proxy = cutting_proxy(server, rng.split(), cuts.clone()).await;
         counting

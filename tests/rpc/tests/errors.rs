@@ -16,7 +16,7 @@ use oncrpc::{
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::{self, kv1};
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::{ClientConfig, ServerConfig, channel};
+use rpcrdma_verbs::{ClientConfig, ServerBuilder, ServerConfig, channel};
 use support::rdma::Running;
 use support::{Store, assert_error, put, run, until};
 
@@ -289,6 +289,48 @@ fn an_unknown_program_version_or_procedure() {
             assert_eq!(error.to_string(), text);
             assert_eq!(error.execution(), Execution::NotExecuted);
         }
+    });
+}
+
+/// The call in flight fails, and later ones.
+#[test]
+fn an_aborted_runner() {
+    async fn ends(channel: Channel, runner: tokio::task::JoinHandle<()>, store: &Store) {
+        let kv = Client::new(channel);
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+        let waits = tokio::spawn({
+            let kv = kv.clone();
+            async move { kv.fail(&3).await.unwrap_err() }
+        });
+        until(|| store.fails.load(Relaxed) == 2).await;
+        runner.abort();
+        let text = "the channel's runner has ended";
+        assert_error(&waits.await.unwrap(), text, Execution::Unknown);
+        let late = kv.fail(&9).await.unwrap_err();
+        assert_error(&late, text, Execution::NotExecuted);
+    }
+    run(async {
+        let (store, fabric) = (Arc::new(Store::default()), Fabric::new());
+        let served = store.clone();
+        let router = move || Router::new().add_service(kv1::serve(served.clone()));
+        let any = "127.0.0.1:0".parse().unwrap();
+        let server = ServerBuilder::new(router)
+            .rdma(&fabric.device(), any)
+            .tcp(any);
+        let server = server.start().await.unwrap();
+        let [rdma, tcp] = *server.local_addrs() else {
+            panic!("the server has two addresses")
+        };
+        let (over_rdma, runner) = channel(&fabric.device(), rdma, ClientConfig::new());
+        ends(
+            over_rdma,
+            tokio::spawn(async { drop(runner.await) }),
+            &store,
+        )
+        .await;
+        store.fails.store(0, Relaxed);
+        let (over_tcp, runner) = tcp::channel(&tcp.to_string(), tcp::ClientConfig::new());
+        ends(over_tcp, tokio::spawn(async { drop(runner.await) }), &store).await;
     });
 }
 

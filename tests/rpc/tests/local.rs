@@ -145,8 +145,7 @@ fn each_failure_has_its_error() {
     let call = world.kv.fail(&3).timeout(limit);
     let call = call.begin(&mut world.driver).unwrap();
     let error = world.end(&call).unwrap_err();
-    let text = "the transport failed: its deadline has passed";
-    assert_error(&error, text, Execution::Unknown);
+    assert_error(&error, "not done within 50ms: no reply", Execution::Unknown);
     let call = world.kv.fail(&3).begin(&mut world.driver).unwrap();
     world.driver.turn().unwrap();
     assert!(world.channel.cancel(&mut world.driver, &call));
@@ -156,6 +155,34 @@ fn each_failure_has_its_error() {
     // Other calls continue.
     let call = world.kv.fail(&9).begin(&mut world.driver).unwrap();
     assert_eq!(world.end(&call).unwrap(), 9);
+}
+
+/// A deadline reports what the call waited for, and a call need not wait for a connection.
+#[test]
+fn a_call_without_a_connection_says_so() {
+    let fabric = Fabric::new();
+    let mut driver = Driver::new(&fabric.device(), &Budget::new(64 << 20), 1024).unwrap();
+    let address: SocketAddr = "127.0.0.1:7".parse().unwrap();
+    let channel = LocalChannel::connect(&mut driver, address, Config::client()).unwrap();
+    let kv = Client::new(channel.clone());
+    let impatient = kv.fail(&9).wait_for_connection(false).begin(&mut driver);
+    let text = "can't connect: not connected yet";
+    assert_error(&impatient.unwrap_err(), text, Execution::NotExecuted);
+    let call = kv.fail(&9).timeout(Duration::from_millis(300));
+    let call = call.begin(&mut driver).unwrap();
+    let completed = loop {
+        match channel.poll_event(&mut driver) {
+            Some(LocalEvent::Completed(completed)) => break completed,
+            Some(_) => {}
+            None => drop(driver.wait(Duration::from_millis(10)).unwrap()),
+        }
+    };
+    let error = channel.read(&call, &completed, |how| how).unwrap();
+    let text = "not done within 300ms: not connected: connect: nothing listens at 127.0.0.1:7";
+    assert_error(&error.unwrap_err(), text, Execution::NotExecuted);
+    let impatient = kv.fail(&9).wait_for_connection(false).begin(&mut driver);
+    let text = "can't connect: connect: nothing listens at 127.0.0.1:7";
+    assert_error(&impatient.unwrap_err(), text, Execution::NotExecuted);
 }
 
 /// An idempotent call waits for the next connection; another one fails.

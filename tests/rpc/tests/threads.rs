@@ -10,20 +10,29 @@ use std::time::Duration;
 
 use kv1::{Client, GetResults, Service};
 use oncrpc::xdr::Text;
-use oncrpc::{Channel, Context, Router, RpcError, ServerControl, ServerLimits};
+use oncrpc::{
+    Channel, ConnectionPlacement, Context, Router, RpcError, ServerControl, ServerLimits, tcp,
+};
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::{ClientConfig, ConnectionPlacement, RunningServers, ServerBuilder, channel};
+use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
 use support::{run, until};
 
 /// The service of one thread: FAIL returns the thread's number.
 struct Numbered {
     number: u32,
-    go_on: Arc<tokio::sync::Notify>,
-    waiting: Arc<AtomicU32>,
+    waits: Arc<Waits>,
+}
+
+/// The calls of FAIL that wait.
+#[derive(Default)]
+struct Waits {
+    go_on: tokio::sync::Notify,
+    begun: AtomicU32,
+    ended: AtomicU32,
 }
 
 impl Service for Numbered {
@@ -37,93 +46,133 @@ impl Service for Numbered {
 
     async fn fail(&self, _: &Context, how: u32) -> Result<u32, RpcError> {
         if how == 8 {
-            let goes_on = self.go_on.notified();
-            self.waiting.fetch_add(1, Relaxed);
+            let goes_on = self.waits.go_on.notified();
+            self.waits.begun.fetch_add(1, Relaxed);
             goes_on.await;
+            self.waits.ended.fetch_add(1, Relaxed);
         }
         Ok(self.number)
     }
 }
 
-/// A server on threads whose services are numbered from zero.
+/// The transport of a server's clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    Rdma,
+    Tcp,
+}
+
+/// A server at an address over each transport, on threads whose services are numbered from zero.
 struct Threads<D> {
     device: D,
     server: RunningServers,
-    go_on: Arc<tokio::sync::Notify>,
-    waiting: Arc<AtomicU32>,
+    over: Over,
+    threads: u32,
+    waits: Arc<Waits>,
 }
 
 impl<D: Device> Threads<D> {
-    async fn start(device: &D, threads: usize, placement: ConnectionPlacement) -> Self {
-        Self::with(device, threads, placement, &ServerControl::default()).await
+    async fn start(over: Over, device: &D, threads: u32, placement: ConnectionPlacement) -> Self {
+        let control = ServerControl::default();
+        Self::with(over, device, threads, placement, &control).await
     }
 
     async fn with(
+        over: Over,
         device: &D,
-        threads: usize,
+        threads: u32,
         place: ConnectionPlacement,
         control: &ServerControl,
     ) -> Self {
-        let (next, go_on) = (AtomicU32::new(0), Arc::new(tokio::sync::Notify::new()));
-        let (waits, waiting) = (go_on.clone(), Arc::new(AtomicU32::new(0)));
-        let count = waiting.clone();
+        let (next, waits) = (AtomicU32::new(0), Arc::new(Waits::default()));
+        let shared = waits.clone();
         let router = move || {
             Router::new().add_service(kv1::serve(Numbered {
                 number: next.fetch_add(1, Relaxed),
-                go_on: waits.clone(),
-                waiting: count.clone(),
+                waits: shared.clone(),
             }))
         };
         let server = ServerBuilder::new(router)
-            .threads(NonZeroUsize::new(threads).unwrap())
+            .threads(NonZeroUsize::new(threads.try_into().unwrap()).unwrap())
             .placement(place)
             .control(control)
-            .rdma(device, "127.0.0.1:0".parse().unwrap());
+            .rdma(device, "127.0.0.1:0".parse().unwrap())
+            .tcp("127.0.0.1:0".parse().unwrap());
         Self {
             device: device.clone(),
             server: server.start().await.unwrap(),
-            go_on,
-            waiting,
+            over,
+            threads,
+            waits,
         }
+    }
+
+    fn client(&self) -> Client<Channel> {
+        let [rdma, tcp] = *self.server.local_addrs() else {
+            panic!("the server has two addresses")
+        };
+        Client::new(match self.over {
+            Over::Rdma => {
+                let (channel, runner) = channel(&self.device, rdma, ClientConfig::new());
+                tokio::spawn(runner);
+                channel
+            }
+            Over::Tcp => {
+                let (channel, runner) = tcp::channel(&tcp.to_string(), tcp::ClientConfig::new());
+                tokio::spawn(runner);
+                channel
+            }
+        })
     }
 
     /// Connects, and returns the number of the thread that serves the connection.
     async fn connect(&self) -> (Client<Channel>, u32) {
-        let address = self.server.local_addrs()[0];
-        let (channel, runner) = channel(&self.device, address, ClientConfig::new());
-        tokio::spawn(runner);
-        let kv = Client::new(channel);
+        let kv = self.client();
         let number = kv.fail(&9).await.unwrap();
-        (kv, number)
+        let first = match self.over {
+            Over::Rdma => 0,
+            Over::Tcp => self.threads,
+        };
+        (kv, number - first)
     }
 }
 
-async fn go_in_turn<D: Device>(device: &D) {
-    let server = Threads::start(device, 3, ConnectionPlacement::RoundRobin).await;
+async fn go_in_turn<D: Device>(over: Over, device: &D) {
+    let server = Threads::start(over, device, 3, ConnectionPlacement::RoundRobin).await;
+    let mut numbers = Vec::new();
     for number in (0..3).cycle().take(12) {
         let (kv, on) = server.connect().await;
         assert_eq!(on, number);
         // A connection stays on its thread.
-        assert_eq!(kv.fail(&9).await.unwrap(), number);
+        numbers.push(kv.fail(&9).await.unwrap());
+        assert_eq!(numbers.last(), Some(&kv.fail(&9).await.unwrap()));
     }
+    assert_eq!(numbers[..3], numbers[3..6]);
     server.server.drain().await.unwrap();
 }
 
 #[test]
 fn connections_are_assigned_in_turn() {
-    run(async { go_in_turn(&Fabric::new().device()).await });
+    run(async { go_in_turn(Over::Rdma, &Fabric::new().device()).await });
+    run(async { go_in_turn(Over::Tcp, &Fabric::new().device()).await });
 }
 
 #[test]
 fn connections_of_other_processes_are_assigned_in_turn() {
-    run(async { go_in_turn(&IwarpDevice::new(IwarpConfig::default())).await });
+    run(async { go_in_turn(Over::Rdma, &IwarpDevice::new(IwarpConfig::default())).await });
 }
 
 #[test]
 fn the_least_loaded_thread_gets_the_next_connection() {
+    for over in [Over::Rdma, Over::Tcp] {
+        least_loaded_is_next(over);
+    }
+}
+
+fn least_loaded_is_next(over: Over) {
     run(async {
         let (fabric, fewest) = (Fabric::new(), ConnectionPlacement::FewestConnections);
-        let server = Threads::start(&fabric.device(), 2, fewest).await;
+        let server = Threads::start(over, &fabric.device(), 2, fewest).await;
         let mut clients = Vec::new();
         for number in [0, 1, 0, 1] {
             let (kv, on) = server.connect().await;
@@ -149,6 +198,12 @@ fn the_least_loaded_thread_gets_the_next_connection() {
 
 #[test]
 fn a_function_of_the_peer_selects_the_thread() {
+    for over in [Over::Rdma, Over::Tcp] {
+        peer_selects(over);
+    }
+}
+
+fn peer_selects(over: Over) {
     run(async {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();
@@ -158,7 +213,7 @@ fn a_function_of_the_peer_selects_the_thread() {
             count.fetch_add(1, Relaxed);
             usize::MAX
         });
-        let server = Threads::start(&Fabric::new().device(), 2, place).await;
+        let server = Threads::start(over, &Fabric::new().device(), 2, place).await;
         for _ in 0..4 {
             assert_eq!(server.connect().await.1, 1);
         }
@@ -168,47 +223,79 @@ fn a_function_of_the_peer_selects_the_thread() {
 
 #[test]
 fn threads_share_the_limits() {
+    for over in [Over::Rdma, Over::Tcp] {
+        limits_hold(over);
+    }
+}
+
+fn limits_hold(over: Over) {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(3));
-        let device = Fabric::new().device();
-        let server = Threads::with(&device, 2, ConnectionPlacement::RoundRobin, &control).await;
+        let (device, in_turn) = (Fabric::new().device(), ConnectionPlacement::RoundRobin);
+        let server = Threads::with(over, &device, 2, in_turn, &control).await;
         let mut clients = Vec::new();
         for _ in 0..3 {
             clients.push(server.connect().await);
         }
-        let address = server.server.local_addrs()[0];
-        let (channel, runner) = channel(&device, address, ClientConfig::new());
-        tokio::spawn(runner);
-        let kv = Client::new(channel);
-        let rejected = kv.fail(&9).wait_for_connection(false).await;
-        let error = rejected.unwrap_err().to_string();
-        assert!(
-            error.contains("too many connections of the peer"),
-            "{error}"
-        );
+        let call = server.client().fail(&9).wait_for_connection(false).await;
+        let error = call.unwrap_err().to_string();
+        // Over TCP, the server can only close.
+        let expected = match over {
+            Over::Rdma => "too many connections of the peer",
+            Over::Tcp => "",
+        };
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(control.stats().rejected, 1);
     });
 }
 
 #[test]
 fn all_threads_drain_before_the_server_ends() {
+    for over in [Over::Rdma, Over::Tcp] {
+        drains(over);
+    }
+}
+
+fn drains(over: Over) {
     run(async {
-        let server =
-            Threads::start(&Fabric::new().device(), 2, ConnectionPlacement::RoundRobin).await;
+        let (device, in_turn) = (Fabric::new().device(), ConnectionPlacement::RoundRobin);
+        let server = Threads::start(over, &device, 2, in_turn).await;
         let mut calls = Vec::new();
         for _ in 0..4 {
-            let (kv, on) = server.connect().await;
-            calls.push(tokio::spawn(async move {
-                assert_eq!(kv.fail(&8).await.unwrap(), on);
-            }));
+            let (kv, _) = server.connect().await;
+            calls.push(tokio::spawn(async move { kv.fail(&8).await.unwrap() }));
         }
-        until(|| server.waiting.load(Relaxed) == 4).await;
+        until(|| server.waits.begun.load(Relaxed) == 4).await;
+        // Handlers continue without their connections, too.
+        calls.pop().unwrap().abort();
         let drained = tokio::spawn(server.server.drain());
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!drained.is_finished(), "calls wait for their handlers");
-        server.go_on.notify_waiters();
+        server.waits.go_on.notify_waiters();
         for call in calls {
             call.await.unwrap();
         }
         drained.await.unwrap().unwrap();
+        assert_eq!(server.waits.ended.load(Relaxed), 4);
+    });
+}
+
+/// A thread does not end before a handler whose connection was lost.
+#[test]
+fn handlers_end_before_the_threads() {
+    run(async {
+        let (device, in_turn) = (Fabric::new().device(), ConnectionPlacement::RoundRobin);
+        let server = Threads::start(Over::Tcp, &device, 2, in_turn).await;
+        let (kv, _) = server.connect().await;
+        let call = tokio::spawn(async move { kv.fail(&8).await });
+        until(|| server.waits.begun.load(Relaxed) == 1).await;
+        call.abort();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let drained = tokio::spawn(server.server.drain());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!drained.is_finished(), "a handler waits");
+        server.waits.go_on.notify_waiters();
+        drained.await.unwrap().unwrap();
+        assert_eq!(server.waits.ended.load(Relaxed), 1);
     });
 }

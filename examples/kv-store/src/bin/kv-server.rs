@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use kv_store::{Store, store::store::v1};
-use oncrpc::{ReplyCache, ReplyCacheConfig, Router, ServerControl, ServerLimits};
+use oncrpc::{
+    ConnectionPlacement, ReplyCache, ReplyCacheConfig, Router, ServerControl, ServerLimits,
+};
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::{ConnectionPlacement, ServerBuilder, ServerConfig};
+use rpcrdma_verbs::{ServerBuilder, ServerConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -28,7 +30,7 @@ struct Options {
     /// Address over TCP.
     #[arg(long, default_value = "127.0.0.1:2049")]
     tcp: SocketAddr,
-    /// Threads that serve connections over RDMA.
+    /// Threads for each address.
     #[arg(long, default_value = "2")]
     threads: NonZeroUsize,
     /// Host that may connect, besides this one; may be given several times.

@@ -51,9 +51,10 @@ pub(super) struct Serve {
     /// Traffic class of RDMA connections: the DSCP times four, as in RDMA_OPTION_ID_TOS.
     #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
     traffic_class: Option<u8>,
-    /// Threads that serve connections over RDMA, each with a driver.
-    #[arg(long, value_name = "COUNT", default_value = "1")]
-    threads: NonZeroUsize,
+    /// Threads that serve the connections of each address [default: one over RDMA, and one for each
+    /// processor over TCP].
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<NonZeroUsize>,
     /// Path that clients mount.
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     export: String,
@@ -189,11 +190,13 @@ impl Serve {
             }
         }
         let mut server = ServerBuilder::new(move || router(table.clone()))
-            .threads(self.threads)
             .control(control)
             .reply_cache(cache)
             .rdma_config(rdma_config)
             .tcp(self.tcp);
+        if let Some(threads) = self.threads {
+            server = server.threads(threads);
+        }
         let mut used = None;
         if self.rdma.is_some() || self.device.is_some() {
             let source = device_source::Options::of_host(self.device.clone());

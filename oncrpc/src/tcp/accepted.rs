@@ -1,0 +1,67 @@
+//! A connection that a server has accepted, before it is served.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use super::backward::Backward;
+use super::connection::Connection;
+use super::handlers::Handlers;
+use super::server::ServerConfig;
+use super::set_options;
+use crate::caller::CallerChannel;
+use crate::permit::ConnectionPermit;
+use crate::router::{Programs, Router};
+use crate::service::Peer;
+
+/// What the server knows of a connection, apart from the stream.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) address: SocketAddr,
+    /// A number of its own among the server's connections.
+    pub(super) number: u64,
+    pub(super) permit: ConnectionPermit,
+    pub(super) config: ServerConfig,
+    /// Resolves when the server drains.
+    pub(super) drains: oneshot::Receiver<()>,
+}
+
+impl Accepted {
+    /// Serves the connection to its end.
+    pub(super) async fn serve<P: Programs>(
+        self,
+        stream: io::Result<TcpStream>,
+        router: Arc<Router<P>>,
+    ) {
+        let Self {
+            address, config, ..
+        } = self;
+        let (caller, submissions) = CallerChannel::new(self.number, address.to_string(), None);
+        let peer = Arc::new(Peer {
+            address: Some(address),
+            transport: "tcp",
+            memory: None,
+            caller: Ok(caller.clone()),
+            status: None,
+        });
+        let backward = Backward::new(caller, submissions, config.max_backward_calls);
+        let handlers = Handlers::new(router, peer.clone());
+        let connection = Connection::new(handlers, backward, self.permit, config.max_record);
+        tracing::info!(%peer, "connected");
+        let prepared = stream.and_then(|stream| {
+            set_options(&stream, config.keepalive)?;
+            Ok(stream)
+        });
+        let ended = match prepared {
+            Ok(stream) => connection.run(stream, self.drains).await,
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(()) => tracing::info!(%peer, "connection closed"),
+            Err(error) => tracing::info!(%peer, %error, "connection lost"),
+        }
+    }
+}
