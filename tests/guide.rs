@@ -273,7 +273,7 @@ fn the_readme_shows_code_that_is_tested() {
         GUIDE,
         include_str!("../rpcrdma-proto/README.md"),
         include_str!("../xdrgen/README.md"),
-        include_str!("rpc/examples/kv.rs"),
+        include_str!("../examples/kv/src/main.rs"),
     ];
     for block in blocks(README)
         .into_iter()
