@@ -24,6 +24,7 @@ pub struct Network {
 
 /// Why a text is not a [`Network`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum NetworkError {
     /// The text has no IPv4 or IPv6 address.
     Address,

@@ -24,6 +24,7 @@ const GETADDR: u32 = 3;
 
 /// The error of a registration.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum RpcbindError {
     /// No rpcbind is reachable, or it does not reply.
     Unreachable(io::Error),

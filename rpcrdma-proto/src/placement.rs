@@ -59,6 +59,7 @@ const NONE: BufferSegment = BufferSegment {
 
 /// Describes why segments are not a valid structure of a receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum StructureError {
     /// There is no segment, or there are more than [`MAX_BUFFER_SEGMENTS`].
     Count,

@@ -174,6 +174,7 @@ impl fmt::Display for TransferPlan {
 
 /// Describes why a call or a reply cannot be transferred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum TransferError {
     /// The call does not fit inline, and chunks are not allowed.
     CallTooLong,

@@ -88,6 +88,7 @@ struct QueuedOperation {
 
 /// Describes why an operation or a property cannot be registered or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// Its code is outside of the range for experiments, 4,294,967,040 to 4,294,967,295
     /// (xcharext-03, section 6.2), or is registered already.

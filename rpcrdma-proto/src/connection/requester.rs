@@ -71,6 +71,7 @@ pub(super) struct Requester {
 
 /// Describes why a call cannot begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SessionCallError {
     /// The maximum number of calls is open.
     Full,

@@ -100,6 +100,7 @@ pub enum BufferDisposition {
 
 /// Describes why a session cannot use a new connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SessionConnectError {
     /// The session has a connection, or has ended.
     State,
@@ -120,6 +121,7 @@ impl core::error::Error for SessionConnectError {}
 
 /// Describes why a reply cannot be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ReplyError {
     /// The call has ended: its connection is lost, or it was answered.
     Ended,
@@ -140,6 +142,7 @@ impl core::error::Error for ReplyError {}
 
 /// Describes why a property cannot be set or requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum PropertyError {
     /// Receive buffers shrink only at the request of the peer (xcharext-03, section 3.1).
     Smaller,

@@ -79,7 +79,16 @@ impl fmt::Display for DriverError {
     }
 }
 
-impl std::error::Error for DriverError {}
+impl std::error::Error for DriverError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Config(error) => Some(error),
+            Self::Device(error) => Some(error),
+            Self::Memory(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<ConfigError> for DriverError {
     fn from(error: ConfigError) -> Self {

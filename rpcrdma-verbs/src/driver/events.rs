@@ -257,7 +257,11 @@ impl fmt::Display for BeginError {
     }
 }
 
-impl std::error::Error for BeginError {}
+impl std::error::Error for BeginError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
 
 /// The parameters of a call, except its message.
 #[derive(Debug)]
@@ -296,6 +300,7 @@ impl CallParams {
 
 /// The reason why a call could not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum OutgoingCallError {
     /// The engine accepts no call, or not this one.
     Call(SessionCallError),
@@ -312,10 +317,18 @@ impl fmt::Display for OutgoingCallError {
     }
 }
 
-impl std::error::Error for OutgoingCallError {}
+impl std::error::Error for OutgoingCallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Call(error) => Some(error),
+            Self::Write(error) => Some(error),
+        }
+    }
+}
 
 /// The reason why a reply could not be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum OutgoingReplyError {
     /// The engine does not take it.
     Reply(ReplyError),
@@ -332,4 +345,11 @@ impl fmt::Display for OutgoingReplyError {
     }
 }
 
-impl std::error::Error for OutgoingReplyError {}
+impl std::error::Error for OutgoingReplyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Reply(error) => Some(error),
+            Self::Write(error) => Some(error),
+        }
+    }
+}

@@ -18,6 +18,7 @@ pub struct Writer<'a>(&'a mut Message);
 
 /// The reason why a message cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum WriteError {
     /// A value cannot be encoded.
     Xdr(xdr::Error),
@@ -48,7 +49,15 @@ impl std::fmt::Display for WriteError {
     }
 }
 
-impl std::error::Error for WriteError {}
+impl std::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Xdr(error) => Some(error),
+            Self::TooLong(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<xdr::Error> for WriteError {
     fn from(error: xdr::Error) -> Self {
