@@ -50,6 +50,7 @@ check() {
 pair() {
     local start=$SECONDS sums=(0 0) pair_limit=300
     prepare rxe-6.1
+    need tshark
     echo "==== pair: Linux $(cat "$kernel/version")"
     mkdir -p "$work/pair"
     { packets_are_captured && server_is_killed && client_is_killed; } || check "the machines behave as expected" false
@@ -76,6 +77,9 @@ ping() {
 # Counts the answers to a client: each is a line.
 answer='bytes from'
 
+# Counts the packets of soft-RoCE with a DSCP in a capture.
+packets_with_dscp() { tshark -r "$1" -Y "udp.dstport == 4791 && ip.dsfield.dscp == $2" 2>/dev/null | wc -l; }
+
 # By the emulator, at the client's end. Small calls, and some that need Read and Write chunks or
 # Sends in several packets. RPCRDMA_PAIR_CAPTURE names a file that gets the capture.
 packets_are_captured() {
@@ -87,7 +91,7 @@ packets_are_captured() {
         commands+=("./rpcrdma bench $to:20049 --duration 0 --depth 1 $each")
     done
     commands+=(
-        "./rpcrdma ping $to:20049 --count 5 --interval 1ms"
+        "./rpcrdma ping $to:20049 --count 5 --interval 1ms --traffic-class 104"
         "head -c 5000 /dev/urandom >random"
         "./rpcrdma nfs cp --device rxe0 --rdma=20050 random 10.9.8.1:/copy"
         "./rpcrdma nfs cat --device rxe0 --rdma=20050 10.9.8.1:/copy | cmp - random"
@@ -99,6 +103,8 @@ packets_are_captured() {
     kill_machine "$work/pair/server"
     check "rpcrdma decode and Wireshark show the same of their packets" \
         env RPCRDMA_CAPTURE="$capture" "$work/host/wireshark" --exact packets_of_soft_roce
+    # DSCP is the class without its two low bits. The calls of ping have it, and their replies.
+    check "the traffic class is in the packets of its connection" [ "$(packets_with_dscp "$capture" 26)" -ge 10 ]
     [ -z "${RPCRDMA_PAIR_CAPTURE-}" ] || cp "$capture" "$RPCRDMA_PAIR_CAPTURE"
 }
 
