@@ -49,8 +49,7 @@ fn options() -> CallOptions {
     options.timeout(LIMIT)
 }
 
-/// Returns how many Read chunks the kernel's server takes in one call: before Linux 6.12 it refused
-/// more than one.
+/// Returns how many Read chunks the kernel's server takes in one call: one before Linux 6.12.
 fn read_chunks_of_nfsd() -> u32 {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut parts = release.split('.').map(|part| part.parse::<u32>());

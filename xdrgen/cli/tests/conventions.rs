@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const SUBCOMMANDS: [&str; 6] = ["check", "decode", "diff", "extract", "generate", "lints"];
+const SUBCOMMANDS: [&str; 8] = [
+    "check", "decode", "diff", "extract", "fmt", "generate", "lints", "lsp",
+];
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xdrgen"));
