@@ -19,7 +19,7 @@ use std::path::Path;
 use modules::Crate;
 
 /// The root file of each crate.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "xdrgen/src/lib.rs",
     "xdrgen/runtime/src/lib.rs",
     "xdrgen/cli/src/main.rs",
@@ -30,6 +30,7 @@ const CRATES: [&str; 11] = [
     "rpcrdma-verbs/src/lib.rs",
     "rpcrdma-verbs/cli/src/main.rs",
     "benches/src/main.rs",
+    "examples/kv/src/main.rs",
     "examples/kv-store/src/lib.rs",
 ];
 

@@ -12,12 +12,14 @@ mod outbox;
 mod record;
 mod sending;
 mod server;
+mod server_config;
 mod threads;
 
 pub use client::{
     ClientConfig, channel, channel_with_services, connect, connect_with, connect_with_services,
 };
-pub use server::{Server, ServerConfig};
+pub use server::Server;
+pub use server_config::ServerConfig;
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::backward::Backward;
 use super::connection::Connection;
 use super::handlers::Handlers;
-use super::server::ServerConfig;
+use super::server_config::ServerConfig;
 use super::set_options;
 use crate::caller::CallerChannel;
 use crate::permit::ConnectionPermit;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -99,5 +100,16 @@ impl<P: Programs> Handlers<P> {
 impl<P> Drop for Handlers<P> {
     fn drop(&mut self) {
         self.tasks.detach_all();
+    }
+}
+
+/// How often a server that drains looks whether its last handlers have ended.
+const HANDLERS_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Waits for the handlers whose connections were lost, after the connections have ended. Each has
+/// the router.
+pub(super) async fn handlers_end<P>(router: &Arc<Router<P>>) {
+    while Arc::strong_count(router) > 1 {
+        tokio::time::sleep(HANDLERS_INTERVAL).await;
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::accepted::Accepted;
-use super::server::handlers_end;
+use super::handlers::handlers_end;
 use crate::placement::{ConnectionPlacement, ConnectionPlacer};
 use crate::router::{Programs, Router};
 

@@ -8,7 +8,6 @@ use crate::v2::rtr::{Id, OptrInfo, OptrInfoMismatch, OptrInfoRange, OptreptErr};
 /// Describes why a group of transmissions is broken: the content of ROPT_REPTERR.
 // spec: rtr-9.5-e, rtr-9.5-f, rtr-9.5-g, rtr-9.5-h, rtr-9.5-i, rtr-9.5-j, rtr-9.5-k, rtr-9.5-l
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum GroupError {
     /// A message of another kind has come between its transmissions.
     HeaderType(Mismatch),

@@ -171,6 +171,7 @@ impl World {
             Err(SessionCallError::Spans) => {
                 self.fail(format!("does not take the results of {spec:?}"))
             }
+            Err(error) => self.fail(format!("does not take a call: {error}")),
         }
         self.poll(pair, end);
         begun.ok()
@@ -458,6 +459,7 @@ impl World {
                     }
                     self.seen(Seen::ReplyCannot);
                 }
+                Err(error) => self.fail(format!("does not take a reply: {error}")),
             }
         }
         self.poll(pair, end);

@@ -332,6 +332,7 @@ pub fn failure(error: &CallError) -> Option<CallFailure> {
             let reason = reason.downcast_ref().copied()?;
             Some(CallFailure::Closed(reason))
         }
+        CallErrorKind::DeadlineExceeded { .. } => Some(CallFailure::TimedOut),
         _ => None,
     }
 }
