@@ -174,7 +174,8 @@ pub struct FpduReceiver {
     msn: [u32; 3],
     /// The incomplete Send: its bytes so far, and its opcode.
     partial: Option<(u32, RdmapOpcode)>,
-    started: bool,
+    /// The number of complete FPDUs.
+    complete: u64,
 }
 
 impl FpduReceiver {
@@ -195,7 +196,7 @@ impl FpduReceiver {
             sum: 0,
             msn: [1; 3],
             partial: None,
-            started: false,
+            complete: 0,
         }
     }
 
@@ -207,7 +208,17 @@ impl FpduReceiver {
 
     /// Returns true if an FPDU has arrived, so that a responder may send (RFC 5044, section 7.1.2).
     pub const fn has_started(&self) -> bool {
-        self.started
+        self.complete > 0
+    }
+
+    /// Returns the number of the FPDU that has arrived in part, or `None` between two FPDUs and
+    /// after the end of the stream. FPDUs are counted from 0.
+    pub const fn arriving(&self) -> Option<u64> {
+        match self.state {
+            State::Header if self.have == 0 => None,
+            State::Ended => None,
+            _ => Some(self.complete),
+        }
     }
 
     /// Adds an RDMA Read of this end. The caller must respect the negotiated ORD.
@@ -526,7 +537,7 @@ impl FpduReceiver {
             Body::Place(_) | Body::Inner => self.complete(placement),
         };
         let event = event.map_err(|code| self.terminate(code))?;
-        self.started = true;
+        self.complete += 1;
         if !matches!(event, Some(IwarpEvent::Terminated(_))) {
             self.state = State::Header;
         }

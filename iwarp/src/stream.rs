@@ -100,9 +100,14 @@ impl IwarpStream {
         self.ended
     }
 
-    /// Returns true if an FPDU of the peer has begun to arrive.
+    /// Returns true if an FPDU of the peer has arrived.
     pub const fn has_heard(&self) -> bool {
         self.receiver.has_started()
+    }
+
+    /// Works as [`FpduReceiver::arriving`].
+    pub const fn arriving(&self) -> Option<u64> {
+        self.receiver.arriving()
     }
 
     /// Queues an RDMA Read of `len` bytes from the peer's memory, given by its STag and tagged

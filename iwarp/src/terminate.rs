@@ -16,6 +16,9 @@ pub struct TerminateCode {
 macro_rules! codes {
     ($($name:ident = $layer:literal, $error_type:literal, $code:literal, $doc:literal;)*) => {
         impl TerminateCode {
+            /// The codes of RFC 5040, 5041, 5044 and 6581.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
             $(#[doc = $doc]
             pub const $name: Self = Self { layer: $layer, error_type: $error_type, code: $code };)*
         }
@@ -29,12 +32,14 @@ codes! {
     RDMAP_ACCESS = 0, 1, 2, "RDMAP: access rights violation.";
     RDMAP_STAG_OF_OTHER_STREAM = 0, 1, 3, "RDMAP: the STag is not associated with the stream.";
     RDMAP_TO_WRAP = 0, 1, 4, "RDMAP: the tagged offset wraps.";
-    RDMAP_CANNOT_INVALIDATE = 0, 1, 9, "RDMAP: the STag cannot be invalidated.";
+    RDMAP_CANNOT_INVALIDATE = 0, 1, 9, "RDMAP, protection: the STag cannot be invalidated.";
     RDMAP_PROTECTION_UNSPECIFIED = 0, 1, 0xff, "RDMAP: another protection error.";
     RDMAP_VERSION = 0, 2, 5, "RDMAP: invalid version.";
     RDMAP_OPCODE = 0, 2, 6, "RDMAP: unexpected opcode.";
     RDMAP_STREAM_CATASTROPHIC = 0, 2, 7, "RDMAP: catastrophic error of the stream.";
     RDMAP_GLOBAL_CATASTROPHIC = 0, 2, 8, "RDMAP: catastrophic error, global.";
+    RDMAP_OPERATION_CANNOT_INVALIDATE = 0, 2, 9,
+        "RDMAP, operation: the STag cannot be invalidated.";
     RDMAP_UNSPECIFIED = 0, 2, 0xff, "RDMAP: another operation error.";
     DDP_LOCAL_CATASTROPHIC = 1, 0, 0, "DDP: a local error.";
     DDP_INVALID_STAG = 1, 1, 0, "DDP, tagged: invalid STag.";

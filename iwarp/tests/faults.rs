@@ -5,10 +5,9 @@
 mod support;
 
 use rpcrdma_iwarp::{
-    FpduReceiver, Framer, IwarpEvent, OutgoingKind, OutgoingMessage, ReadRequestHeader, ReadSink,
-    Terminate, TerminateCode as Code,
+    FpduReceiver, Framer, IwarpEvent, ReadRequestHeader, ReadSink, Terminate, TerminateCode as Code,
 };
-use support::{Memory, drain, feed, send};
+use support::{Memory, drain, feed};
 
 /// Returns an FPDU with this ULPDU and its CRC.
 fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
@@ -133,6 +132,16 @@ fn each_fault_causes_its_terminate() {
         ),
         ("queue", untagged(send, 3, 1, 0, b""), Code::DDP_QUEUE),
         ("MSN", untagged(send, 0, 2, 0, b""), Code::DDP_MSN),
+        (
+            "MSN repeated",
+            [untagged(send, 0, 1, 0, b"a"), untagged(send, 0, 1, 0, b"a")].concat(),
+            Code::DDP_MSN,
+        ),
+        (
+            "MSN of a Read repeated",
+            [read_request(readable, 0, 0), read_request(readable, 0, 0)].concat(),
+            Code::DDP_MSN,
+        ),
         (
             "no receive",
             [untagged(send, 0, 1, 0, b""), untagged(send, 0, 2, 0, b"a")].concat(),
@@ -296,30 +305,85 @@ fn a_terminate_ends_the_stream() {
     assert_eq!(events, Ok(vec![IwarpEvent::Terminated(terminate)]));
 }
 
+/// A segment of a response to an RDMA Read: whether it is the last, its offset and its payload.
+type Segment = (bool, u64, &'static [u8]);
+
 #[test]
 fn a_read_response_is_confined_to_its_sink() {
     // rfc: 5040-5.2.2-e, 5040-5.2.2-g
-    for (len, ends) in [
-        (8, Ok(vec![IwarpEvent::ReadDone])),
-        (7, Err(Code::DDP_BOUNDS)),
-    ] {
-        let mut setup = Setup::new();
-        let stag = setup.writable;
-        let mut receiver = FpduReceiver::new(true, 1);
-        setup.memory.sink = stag;
-        receiver.read_posted(ReadSink {
-            stag,
-            offset: 0,
-            len: 8,
-        });
-        let kind = OutgoingKind::ReadResponse { stag, offset: 0 };
-        let mut framer = Framer::new(1448, true, false, false);
-        let bytes = send(
-            &mut framer,
-            OutgoingMessage::new(0, kind, len),
-            &vec![1; len as usize],
-        );
-        let events = feed(&mut receiver, &mut setup.memory, &bytes);
-        assert_eq!(events.map_err(|terminate| terminate.code), ends);
+    let done = Ok(vec![IwarpEvent::ReadDone]);
+    let bounds = Err(Code::DDP_BOUNDS);
+    let cases: &[(&str, &[Segment], &Result<Vec<IwarpEvent>, Code>)] = &[
+        ("one segment", &[(true, 0, &[1; 8])], &done),
+        (
+            "three segments",
+            &[(false, 0, &[1; 3]), (false, 3, &[1; 4]), (true, 7, &[1])],
+            &done,
+        ),
+        ("too short", &[(true, 0, &[1; 7])], &bounds),
+        ("too long", &[(true, 0, &[1; 9])], &bounds),
+        ("not the last", &[(false, 0, &[1; 8])], &bounds),
+        ("offset", &[(true, 1, &[1; 8])], &bounds),
+        ("offset that wraps", &[(true, u64::MAX, &[1; 8])], &bounds),
+        (
+            "a segment repeated",
+            &[(false, 0, &[1; 4]), (false, 0, &[1; 4])],
+            &bounds,
+        ),
+        ("a gap", &[(false, 0, &[1; 3]), (true, 4, &[1; 4])], &bounds),
+        (
+            "too long in two",
+            &[(false, 0, &[1; 4]), (true, 4, &[1; 5])],
+            &bounds,
+        ),
+        (
+            "too short in two",
+            &[(false, 0, &[1; 4]), (true, 4, &[1; 3])],
+            &bounds,
+        ),
+        (
+            "a second response",
+            &[(true, 0, &[1; 8]), (true, 0, &[1; 8])],
+            &Err(Code::RDMAP_OPCODE),
+        ),
+    ];
+    for (name, segments, expected) in cases {
+        let (result, memory) = respond(segments, segments.len());
+        assert_eq!(&result, *expected, "{name}");
+        assert_eq!(memory[8..], [0; 8], "{name}");
     }
+    // The STag of other memory that the peer may write.
+    let halves: &[Segment] = &[(false, 0, &[1; 4]), (true, 4, &[1; 4])];
+    for (right, expected) in [(0, [0; 8]), (1, [1, 1, 1, 1, 0, 0, 0, 0])] {
+        let (result, memory) = respond(halves, right);
+        assert_eq!(result, Err(Code::DDP_INVALID_STAG));
+        assert_eq!(memory[..8], expected);
+    }
+}
+
+/// Sends the segments of a response to a Read of 8 bytes, the first `right` of them with the STag
+/// of the sink. Returns the result, and 16 bytes of memory that begin with the sink.
+fn respond(segments: &[Segment], right: usize) -> (Result<Vec<IwarpEvent>, Code>, Vec<u8>) {
+    let mut setup = Setup::new();
+    // The memory has room for more than the sink.
+    let stag = setup.memory.expose(16, false, true);
+    setup.memory.sink = stag;
+    let mut receiver = FpduReceiver::new(true, 1);
+    receiver.read_posted(ReadSink {
+        stag,
+        offset: 0,
+        len: 8,
+    });
+    let stream: Vec<u8> = segments
+        .iter()
+        .enumerate()
+        .flat_map(|(at, (last, offset, payload))| {
+            let control = [if *last { 0xc1 } else { 0x81 }, 0x42];
+            let stag = if at < right { stag } else { setup.writable };
+            tagged(control, stag, *offset, payload)
+        })
+        .collect();
+    let result = feed(&mut receiver, &mut setup.memory, &stream);
+    let sink = setup.memory.regions[&stag].clone();
+    (result.map_err(|terminate| terminate.code), sink)
 }

@@ -411,27 +411,48 @@ fn both_directions_deliver_exact_data() {
         (0..count).for_each(|_| pair.step(&mut random));
         left -= count;
         if random.below(4) == 0 {
-            cut(pair, random.below(2));
+            cut(pair, random.below(2), &mut random);
         } else {
             pair.settle();
         }
     }
 }
 
-/// One end sends a Terminate: the other receives it after all earlier data, and nothing follows.
-fn cut(mut pair: Pair, by: usize) {
+/// One end sends a Terminate while both directions have data in flight, also in the middle of an
+/// FPDU. The other end receives it after all earlier data, and nothing follows.
+fn cut(mut pair: Pair, by: usize, random: &mut Random) {
     // rfc: 5040-5.4-h, 5040-5.4-i
+    let told = 1 - by;
+    for this in [0, 1] {
+        let sends = pair.ends[1 - this].on_their_way.len();
+        pair.ends[this].memory.receives += sends;
+    }
+    if by == 1 && !pair.ends[by].stream.has_heard() {
+        // The responder sends nothing before the initiator's first FPDU.
+        pair.transmit(told, usize::MAX);
+        pair.deliver(by, usize::MAX);
+    }
+    pair.transmit(told, 1 + random.below(REGION));
     let terminate = Terminate::new(TerminateCode::DDP_NO_BUFFER);
-    // The responder sends nothing before it knows that the initiator is ready, and would wait for
-    // that.
-    pair.settle();
     pair.ends[by].stream.terminate(&terminate);
     let (_, queued) = pair.ends[by].stream.positions();
     pair.ends[by].stream.terminate(&terminate);
     assert_eq!(pair.ends[by].stream.positions().1, queued);
     pair.transmit(by, usize::MAX);
-    pair.deliver(1 - by, usize::MAX);
-    let told = pair.ends[1 - by].terminated.as_ref();
-    assert_eq!(told.map(|told| told.code), Some(terminate.code));
-    assert!(pair.ends[1 - by].stream.has_ended());
+    assert_eq!(pair.ends[by].stream.positions(), (queued, queued));
+    while pair.ends[told].terminated.is_none() {
+        assert!(!pair.wire[told].is_empty(), "the Terminate is lost");
+        pair.deliver(told, 1 + random.below(REGION));
+    }
+    assert!(pair.wire[told].is_empty());
+    // The other direction is cut where the wire ends. What arrives before it is exact.
+    pair.deliver(by, random.below(REGION));
+    let (end, other) = (&pair.ends[by], &pair.ends[told]);
+    assert!(end.on_their_way.is_empty());
+    assert!(end.written == other.memory.writable);
+    assert_eq!(
+        other.terminated.as_ref().map(|told| told.code),
+        Some(terminate.code)
+    );
+    assert!(other.stream.has_ended());
 }

@@ -416,6 +416,12 @@ pub trait QueuePair {
     /// Ends the connection, and flushes posted requests and receives.
     fn disconnect(&self);
 
+    /// Returns true if the device knows that the peer has sent something on this connection. On
+    /// iWARP the accepting end may send from then on (RFC 5044, section 7.1.2).
+    fn peer_has_sent(&self) -> bool {
+        false
+    }
+
     /// Ends the queue pair, and returns true if nothing accesses the posted memory any more. If it
     /// returns false, that memory must be leaked. A second call returns the first result.
     fn end(&self) -> bool;

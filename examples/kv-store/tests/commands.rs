@@ -23,7 +23,7 @@ impl Server {
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let line = read_line(&mut output);
         let addresses = line.strip_prefix("serving over RDMA at ").unwrap();
-        let (rdma, tcp) = addresses.split_once(", over TCP at ").unwrap();
+        let (rdma, tcp) = addresses.split_once(" on iwarp, over TCP at ").unwrap();
         Self {
             process,
             output,
@@ -85,7 +85,8 @@ fn read_line(output: &mut impl BufRead) -> String {
 #[track_caller]
 fn assert_fails(output: &Output, text: &str) {
     assert!(!output.status.success());
-    assert_eq!(String::from_utf8_lossy(&output.stderr).trim_end(), text);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(errors.lines().last(), Some(text));
 }
 
 #[test]
@@ -97,6 +98,13 @@ fn transports_share_the_store() {
         assert!(server.client(put, &["put", "a"], &value).status.success());
         let got = server.client(get, &["get", "a"], &[]);
         assert!(got.status.success() && got.stdout == value);
+        // Over RDMA the client says on which device.
+        let device: &[u8] = if get == "rdma" {
+            b"over RDMA on iwarp\n"
+        } else {
+            b""
+        };
+        assert_eq!(got.stderr, device);
         assert!(server.client(put, &["delete", "a"], &[]).status.success());
         assert_fails(&server.client(get, &["delete", "a"], &[]), "no such key");
         assert_fails(&server.client(get, &["get", "a"], &[]), "no such key");

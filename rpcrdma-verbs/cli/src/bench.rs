@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// The address of the server, once it is known.
     #[arg(skip)]
     server: Option<SocketAddr>,
+    /// The name of the device, once it is selected; `None` for the embedded fabric.
+    #[arg(skip)]
+    selected: Option<String>,
     /// Run the server on a separate thread, so that both ends work in parallel.
     #[arg(long, conflicts_with_all = ["connect", "threads"])]
     apart: bool,
@@ -154,6 +157,7 @@ impl Options {
             .map_or(Locality::Process, |server| Locality::Client(server.ip()));
         let delay = self.delay.unwrap_or_default();
         let source = self.source.delayed(reach, delay)?;
+        self.selected = source.name().map(str::to_owned);
         self.measure(&source)
     }
 

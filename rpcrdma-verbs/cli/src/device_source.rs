@@ -79,6 +79,14 @@ impl DeviceSource {
         Ok(device)
     }
 
+    /// Returns the name of the device, or `None` for the embedded fabric.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Embedded(_) => None,
+            Kind::Named(name) => Some(name),
+        }
+    }
+
     /// Returns the address for a server. The port is 0 if none was given.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address

@@ -74,6 +74,7 @@ fn each_kind_of_benchmark_measures() {
         assert!(number("ns_per_rpc") > Some(0.0), "{arguments:?}: {found}");
         assert!(number("raw_ns") > Some(0.0), "{arguments:?}: {found}");
         assert_eq!(found["tokio_ns"], serde_json::Value::Null);
+        assert_eq!(found["device"], serde_json::Value::Null);
     }
 }
 
@@ -152,6 +153,8 @@ fn processes_reach_each_other_without_a_device() {
             ]);
             let error = String::from_utf8_lossy(&bench.stderr);
             assert!(bench.status.success(), "{operation}: {error}");
+            let report = String::from_utf8_lossy(&bench.stdout);
+            assert!(report.contains(", on iwarp:"), "{report}");
         }
         server.kill().unwrap();
         server.wait().unwrap();

@@ -333,6 +333,10 @@ impl QueuePair for AnyQueuePair {
         each!(self, pair => pair.disconnect());
     }
 
+    fn peer_has_sent(&self) -> bool {
+        each!(self, pair => pair.peer_has_sent())
+    }
+
     fn end(&self) -> bool {
         each!(self, pair => pair.end())
     }

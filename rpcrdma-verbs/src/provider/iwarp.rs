@@ -79,6 +79,9 @@ pub struct IwarpConfig {
     pub max_setups: usize,
     /// The time that a message waits for a receive, if it waits.
     pub receive_timeout: Duration,
+    /// The time limit for the rest of an FPDU whose first bytes have arrived. A peer that exceeds
+    /// it loses its connection.
+    pub fpdu_timeout: Duration,
 }
 
 impl Default for IwarpConfig {
@@ -90,6 +93,7 @@ impl Default for IwarpConfig {
             setup_timeout: Duration::from_secs(10),
             max_setups: 1024,
             receive_timeout: Duration::from_secs(60),
+            fpdu_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -357,6 +361,10 @@ impl QueuePair for IwarpQueuePair {
 
     fn disconnect(&self) {
         self.qp.disconnect();
+    }
+
+    fn peer_has_sent(&self) -> bool {
+        self.qp.peer_has_sent()
     }
 
     fn end(&self) -> bool {

@@ -160,10 +160,10 @@ impl DeviceSource for Named {
     }
 }
 
-/// Generates tests from functions that take a device source: one on the software fabric, one over
-/// iWARP, and one on the named device.
+/// Generates tests from functions that take a device source: one on the software fabric, and one
+/// over iWARP.
 #[macro_export]
-macro_rules! on_every_device {
+macro_rules! on_software_and_iwarp {
     ($($name:ident),* $(,)?) => {
         mod software {
             use $crate::device_source::{Software, on};
@@ -173,6 +173,15 @@ macro_rules! on_every_device {
             use $crate::device_source::{Iwarp, on};
             $(#[test] fn $name() { on(Some(Iwarp), super::$name); })*
         }
+    };
+}
+
+/// Generates tests from functions that take a device source: one on the software fabric, one over
+/// iWARP, and one on the named device.
+#[macro_export]
+macro_rules! on_every_device {
+    ($($name:ident),* $(,)?) => {
+        $crate::on_software_and_iwarp! { $($name),* }
         mod device {
             use $crate::device_source::{Named, on};
             $(#[test] fn $name() { on(Named::new(), super::$name); })*

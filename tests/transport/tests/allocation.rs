@@ -11,31 +11,34 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::version::Version;
 use rpcrdma_transport_tests::block::bytes;
+use rpcrdma_transport_tests::device_source::DeviceSource;
 use rpcrdma_transport_tests::ends::{Ends, placing};
+use rpcrdma_transport_tests::on_software_and_iwarp;
 use rpcrdma_transport_tests::schema::Region;
 use rpcrdma_verbs::LocalEvent;
 use rpcrdma_verbs::driver::ConnectionCounters;
 use rpcrdma_verbs::memory::Frozen;
+use rpcrdma_verbs::provider::Device;
 
 /// The number of RPCs until all allocations have grown, and the number of measured RPCs.
 const WARM: u32 = 200;
 const COUNTED: u32 = 200;
 
-fn null(ends: &mut Ends) {
+fn null<D: Device>(ends: &mut Ends<D>) {
     ends.null();
 }
 
-fn echo(ends: &mut Ends) {
+fn echo<D: Device>(ends: &mut Ends<D>) {
     ends.echo(&bytes()[..512]);
 }
 
 /// A message longer than one Send.
-fn long_echo(ends: &mut Ends) {
+fn long_echo<D: Device>(ends: &mut Ends<D>) {
     ends.echo(&bytes()[..16_380]);
 }
 
 /// An argument that the server fetches by RDMA Read.
-fn write(count: usize) -> impl Fn(&mut Ends) {
+fn write<D: Device>(count: usize) -> impl Fn(&mut Ends<D>) {
     move |ends| {
         let mut buf = ends.near.pool().take(count as u32).unwrap();
         buf.set_len(count as u32);
@@ -49,7 +52,7 @@ fn write(count: usize) -> impl Fn(&mut Ends) {
 }
 
 /// A result that the server places by RDMA Write.
-fn read(count: u32) -> impl Fn(&mut Ends) {
+fn read<D: Device>(count: u32) -> impl Fn(&mut Ends<D>) {
     move |ends| {
         let call = ends.begin_read(count);
         let found = ends.finish(&call, |region| region.bytes.len());
@@ -58,7 +61,10 @@ fn read(count: u32) -> impl Fn(&mut Ends) {
 }
 
 /// Returns the allocations of RPCs in the steady state, and their counters.
-fn steady(ends: &mut Ends, rpc: impl Fn(&mut Ends)) -> (u64, [ConnectionCounters; 2]) {
+fn steady<D: Device>(
+    ends: &mut Ends<D>,
+    rpc: impl Fn(&mut Ends<D>),
+) -> (u64, [ConnectionCounters; 2]) {
     (0..WARM).for_each(|_| rpc(ends));
     let before = ends.counters();
     let counted = allocation_counter::measure(|| (0..COUNTED).for_each(|_| rpc(ends)));
@@ -73,27 +79,24 @@ fn steady(ends: &mut Ends, rpc: impl Fn(&mut Ends)) -> (u64, [ConnectionCounters
     (counted.count_total, after)
 }
 
-fn all_ends() -> impl Iterator<Item = Ends> {
+fn all_ends<G: DeviceSource>(source: &G) -> impl Iterator<Item = Ends<G::Device>> {
     [Version::One, Version::Two].into_iter().map(|highest| {
         let client = Config {
             max_version: highest,
             remote_invalidation: true,
             ..Config::client()
         };
-        Ends::new(
-            client,
-            Config {
-                send_with_invalidate: true,
-                ..Config::server()
-            },
-        )
+        let server = Config {
+            send_with_invalidate: true,
+            ..Config::server()
+        };
+        Ends::of(source, client, server)
     })
 }
 
-#[test]
-fn inline_rpcs_allocate_nothing() {
-    for mut ends in all_ends() {
-        for (name, rpc) in [("null", null as fn(&mut Ends)), ("echo", echo)] {
+fn inline_rpcs_allocate_nothing<G: DeviceSource>(source: &G) {
+    for mut ends in all_ends(source) {
+        for (name, rpc) in [("null", null as fn(&mut Ends<G::Device>)), ("echo", echo)] {
             let (allocations, did) = steady(&mut ends, rpc);
             println!("{name}: {allocations} allocations in {COUNTED} RPCs; {did:?}");
             assert_eq!(allocations, 0, "{name}");
@@ -106,9 +109,8 @@ fn inline_rpcs_allocate_nothing() {
     }
 }
 
-#[test]
-fn reduced_arguments_are_not_copied() {
-    for mut ends in all_ends() {
+fn reduced_arguments_are_not_copied<G: DeviceSource>(source: &G) {
+    for mut ends in all_ends(source) {
         let mut copied = Vec::new();
         for bytes in [20_000, 100_000] {
             let (allocations, did) = steady(&mut ends, write(bytes));
@@ -130,9 +132,8 @@ fn reduced_arguments_are_not_copied() {
     }
 }
 
-#[test]
-fn reduced_results_are_not_copied() {
-    for mut ends in all_ends() {
+fn reduced_results_are_not_copied<G: DeviceSource>(source: &G) {
+    for mut ends in all_ends(source) {
         let mut copied = Vec::new();
         for bytes in [20_000, 100_000] {
             let (allocations, did) = steady(&mut ends, read(bytes));
@@ -154,22 +155,20 @@ fn reduced_results_are_not_copied() {
     }
 }
 
+type Rpc<D> = Box<dyn Fn(&mut Ends<D>)>;
+
 /// Placed data, and messages in several transmissions (rtrext-02).
-#[test]
-fn transmissions_allocate_and_copy_nothing() {
-    type Rpc = Box<dyn Fn(&mut Ends)>;
+fn transmissions_allocate_and_copy_nothing<G: DeviceSource>(source: &G) {
     // The list of a call's items is allocated.
-    let rpcs: [(&str, Rpc, bool, u64); 3] = [
+    let rpcs: [(&str, Rpc<G::Device>, bool, u64); 3] = [
         ("argument", Box::new(write(1 << 16)), true, 1),
         ("result", Box::new(read(1 << 16)), true, 0),
         ("echo", Box::new(long_echo), false, 0),
     ];
     for (name, rpc, placed, each) in rpcs {
         let rtr = if placed { placing() } else { RtrExtConfig::ALL };
-        let mut ends = Ends::new(
-            Config::client().with_rtr(rtr),
-            Config::server().with_rtr(rtr),
-        );
+        let client = Config::client().with_rtr(rtr);
+        let mut ends = Ends::of(source, client, Config::server().with_rtr(rtr));
         let (allocations, did) = steady(&mut ends, rpc);
         println!("{name}: {allocations} allocations in {COUNTED} RPCs; {did:?}");
         assert_eq!(allocations, each * u64::from(COUNTED), "{name}");
@@ -184,10 +183,9 @@ fn transmissions_allocate_and_copy_nothing() {
 }
 
 /// Many concurrent calls cost no more: requests are posted together, and few are signaled.
-#[test]
-fn concurrent_calls_allocate_nothing() {
-    for mut ends in all_ends() {
-        let burst = |ends: &mut Ends| {
+fn concurrent_calls_allocate_nothing<G: DeviceSource>(source: &G) {
+    for mut ends in all_ends(source) {
+        let burst = |ends: &mut Ends<G::Device>| {
             for _ in 0..16 {
                 ends.client.null().begin(&mut ends.near).unwrap();
             }
@@ -206,4 +204,12 @@ fn concurrent_calls_allocate_nothing() {
         println!("16 at once: {allocations} allocations in {COUNTED} bursts; {did:?}");
         assert_eq!(allocations, 0);
     }
+}
+
+on_software_and_iwarp! {
+    concurrent_calls_allocate_nothing,
+    inline_rpcs_allocate_nothing,
+    reduced_arguments_are_not_copied,
+    reduced_results_are_not_copied,
+    transmissions_allocate_and_copy_nothing,
 }

@@ -1,10 +1,10 @@
-//! Peers over TCP that violate iWARP: each loses its connection, at the latest after the setup
-//! timeout, with a Terminate that names its error. The server continues to serve others.
+//! Peers over TCP that violate iWARP: each loses its connection, at the latest after a timeout,
+//! with a Terminate that names its error. The server continues to serve others.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,6 +23,11 @@ use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 /// The timeout of a connection setup, and the maximum concurrent setups.
 const SETUP: Duration = Duration::from_millis(300);
 const SETUPS: usize = 4;
+/// The time limit of an FPDU.
+const FPDU: Duration = Duration::from_millis(300);
+/// A short keep-alive interval, and the default one.
+const OFTEN: Duration = Duration::from_millis(100);
+const RARELY: Duration = Duration::from_secs(5);
 /// The timeout for the end of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -34,34 +39,44 @@ struct Server {
     _turn: MutexGuard<'static, ()>,
     address: SocketAddr,
     ended: Arc<AtomicBool>,
+    connections: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     fn new() -> Self {
+        Self::with_keep_alive(RARELY)
+    }
+
+    fn with_keep_alive(interval: Duration) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = Arc::new(AtomicBool::new(false));
         let (announce, announced) = std::sync::mpsc::channel();
-        let told = ended.clone();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (told, count) = (ended.clone(), connections.clone());
         let thread = thread::spawn(move || {
             let device = IwarpDevice::new(IwarpConfig {
                 setup_timeout: SETUP,
                 max_setups: SETUPS,
+                fpdu_timeout: FPDU,
                 ..IwarpConfig::default()
             });
             let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
+            driver.keep_alive(Some(interval));
             let any = ends::any_address();
             let mut server = ends::serve(&mut driver, any, Config::server(), &Block::default());
             announce.send(server.local_addr()).unwrap();
             while !told.load(Ordering::Relaxed) {
                 driver.wait(Duration::from_millis(20)).unwrap();
                 server.serve(&mut driver);
+                count.store(server.connections().len(), Ordering::Relaxed);
             }
         });
         Self {
             _turn: turn,
             address: announced.recv().unwrap(),
             ended,
+            connections,
             thread: Some(thread),
         }
     }
@@ -90,9 +105,22 @@ impl Server {
         stream
     }
 
+    /// Waits until the server has this many connections.
+    fn await_connections(&self, count: usize) {
+        let began = Instant::now();
+        while self.connections.load(Ordering::Relaxed) != count {
+            assert!(began.elapsed() < PATIENCE, "not {count} connections");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Connects, and performs the iWARP setup.
     fn established(&self) -> (TcpStream, IwarpStream) {
-        let mut stream = self.connect();
+        self.established_over(self.connect())
+    }
+
+    /// Performs the iWARP setup.
+    fn established_over(&self, mut stream: TcpStream) -> (TcpStream, IwarpStream) {
         let (mut initiator, request) = MpaInitiator::new(options()).unwrap();
         stream.write_all(&request).unwrap();
         let mut reply = [0; 1];
@@ -477,6 +505,124 @@ fn a_closed_window_ends_the_connection() {
         }
     }
     assert!(is_up);
+}
+
+/// An FPDU that never ends: at first, where the responder may not send (RFC 5044, section 7.1.2),
+/// and after another FPDU.
+#[test]
+fn half_an_fpdu_ends_the_connection() {
+    let server = Server::new();
+    let call = untagged([0x41, 0x43], 0, 1, 0, &call());
+    let first = tagged([0xc1, 0x40], 0, 0, b"");
+    let late = TerminateCode::RDMAP_STREAM_CATASTROPHIC;
+    for count in [1, 20, 30, call.len() - 1] {
+        for (before, code) in [(&[][..], None), (&first[..], Some(late))] {
+            let (mut stream, iwarp) = server.established();
+            let began = Instant::now();
+            let bytes = [before, &call[..count]].concat();
+            stream.write_all(&bytes).unwrap();
+            assert_eq!(end(stream, iwarp), code, "{count} bytes");
+            let elapsed = began.elapsed();
+            assert!((FPDU..PATIENCE / 2).contains(&elapsed), "{elapsed:?}");
+        }
+    }
+    server.assert_serves();
+}
+
+/// The bytes of an FPDU that arrive one by one do not extend its time.
+#[test]
+fn a_slow_fpdu_ends_the_connection() {
+    let server = Server::new();
+    let call = untagged([0x41, 0x43], 0, 1, 0, &call());
+    let (mut stream, _iwarp) = server.established();
+    let failed = call.iter().position(|byte| {
+        thread::sleep(FPDU / 10);
+        stream.write_all(&[*byte]).is_err()
+    });
+    assert!(failed.is_some(), "all bytes were sent");
+    server.assert_serves();
+}
+
+/// A peer that has sent nothing cannot be probed, and may be an idle client: its connection stays.
+#[test]
+fn a_silent_peer_keeps_its_connection() {
+    // rfc: 5044-7.1.2-k
+    let server = Server::with_keep_alive(OFTEN);
+    let (mut stream, _iwarp) = server.established();
+    thread::sleep(10 * OFTEN);
+    let call = untagged([0x41, 0x43], 0, 1, 0, &call());
+    stream.write_all(&call).unwrap();
+    assert!(stream.read(&mut [0; 4096]).unwrap() > 0, "no reply");
+}
+
+/// From the first FPDU of its peer, the server may probe: also before a message is complete.
+#[test]
+fn the_first_fpdu_begins_keepalive() {
+    let server = Server::with_keep_alive(OFTEN);
+    let half_a_message = untagged([0x01, 0x43], 0, 1, 0, &[0; 100]);
+    for first in [tagged([0xc1, 0x40], 0, 0, b""), half_a_message] {
+        let (mut stream, iwarp) = server.established();
+        stream.write_all(&first).unwrap();
+        // It does not answer the server's RDMA Reads.
+        assert_eq!(end(stream, iwarp), None);
+    }
+    server.assert_serves();
+}
+
+/// A client that calls and never reads: the replies close its window, and keep-alive detects it.
+#[test]
+fn a_client_with_a_closed_window_loses_its_connection() {
+    let server = Server::with_keep_alive(OFTEN);
+    let socket = socket2::Socket::new(
+        socket2::Domain::IPV4,
+        socket2::Type::STREAM,
+        Some(socket2::Protocol::TCP),
+    );
+    let socket = socket.unwrap();
+    socket.set_recv_buffer_size(1).unwrap();
+    socket.connect(&server.address.into()).unwrap();
+    let (mut stream, _iwarp) = server.established_over(socket.into());
+    server.await_connections(1);
+    for msn in 1..=CREDITS {
+        let call = untagged([0x41, 0x43], 0, msn, 0, &echo(msn));
+        stream.write_all(&call).unwrap();
+        // The first reply grants credits for the others.
+        thread::sleep(OFTEN / 2);
+    }
+    server.await_connections(0);
+    server.assert_serves();
+}
+
+/// The number of calls that a client may send after the first reply.
+const CREDITS: u32 = 8;
+/// The number of the procedure ECHO.
+const ECHO: u32 = 1;
+
+/// Returns a call of Version One whose reply has 800 bytes.
+fn echo(xid: u32) -> Vec<u8> {
+    let words: [u32; 18] = [
+        xid,
+        1,
+        CREDITS,
+        0,
+        0,
+        0,
+        0,
+        xid,
+        0,
+        2,
+        0x2000_0001,
+        1,
+        ECHO,
+        0,
+        0,
+        0,
+        0,
+        800,
+    ];
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    bytes.resize(bytes.len() + 800, 7);
+    bytes
 }
 
 /// Returns a NULL call of Version One in an RPC-over-RDMA message.

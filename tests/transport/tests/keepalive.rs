@@ -13,14 +13,14 @@ use rpcrdma_proto::connection::{CloseReason, Config};
 use rpcrdma_proto::version::Version;
 use rpcrdma_transport_tests::block::Block;
 use rpcrdma_transport_tests::block1::{Client, Echo};
-use rpcrdma_transport_tests::ends::{Ends, any_address, connect, devices, serve};
+use rpcrdma_transport_tests::device_source::{DeviceSource, Iwarp, Software, Unacknowledging};
+use rpcrdma_transport_tests::ends::{Ends, connect, devices, serve};
+use rpcrdma_transport_tests::on_software_and_iwarp;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::provider::{Capabilities, Device};
 use rpcrdma_verbs::{LocalChannel, LocalEvent};
-
-type Channel = LocalChannel<SoftwareDevice>;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The time after which an event has certainly not happened.
@@ -39,7 +39,7 @@ fn unacknowledging(fabric: &std::sync::Arc<Fabric>) -> SoftwareDevice {
 }
 
 /// Returns the events of the client within this time.
-fn events(ends: &mut Ends, within: Duration) -> Vec<LocalEvent> {
+fn events<D: Device>(ends: &mut Ends<D>, within: Duration) -> Vec<LocalEvent> {
     let began = Instant::now();
     let mut events = Vec::new();
     while let Some(left) = within.checked_sub(began.elapsed()) {
@@ -50,7 +50,7 @@ fn events(ends: &mut Ends, within: Duration) -> Vec<LocalEvent> {
 }
 
 /// Returns true if the client's connection is lost within this time.
-fn is_lost(ends: &mut Ends, within: Duration) -> bool {
+fn is_lost<D: Device>(ends: &mut Ends<D>, within: Duration) -> bool {
     let began = Instant::now();
     while let Some(left) = within.checked_sub(began.elapsed()) {
         ends.near.wait(left).unwrap();
@@ -67,13 +67,20 @@ fn is_lost(ends: &mut Ends, within: Duration) -> bool {
 }
 
 /// Returns the number of probes of the client.
-fn probes(near: &Driver<SoftwareDevice>, client: &Channel) -> u64 {
+fn probes<D: Device>(near: &Driver<D>, client: &LocalChannel<D>) -> u64 {
     near.counters(client.id()).unwrap().probes
 }
 
 /// Creates two ends with a connection on which a call was answered.
 fn busy(devices: [SoftwareDevice; 2]) -> Ends {
     let mut ends = Ends::on(devices, Config::client(), Config::server());
+    ends.echo(b"hello");
+    ends
+}
+
+/// Creates two ends on devices of a source, with a connection on which a call was answered.
+fn busy_of<G: DeviceSource>(source: &G) -> Ends<G::Device> {
+    let mut ends = Ends::of(source, Config::client(), Config::server());
     ends.echo(b"hello");
     ends
 }
@@ -162,26 +169,43 @@ fn a_server_drops_a_dead_client() {
     }
 }
 
-#[test]
-fn an_idle_peer_keeps_its_connection() {
-    for device in [Fabric::device, unacknowledging] {
-        let fabric = Fabric::new();
-        let mut ends = busy([device(&fabric), device(&fabric)]);
-        ends.near.keep_alive(Some(Duration::from_millis(5)));
-        // Its device responds although its driver is not turned.
-        let began = Instant::now();
-        while probes(&ends.near, ends.client.transport()) <= 3 {
-            assert!(began.elapsed() < TIME, "it is not asked");
+/// A peer that does nothing keeps its connection. Its device responds although its driver is not
+/// turned, except on iWARP over TCP.
+fn an_idle_peer_keeps_its_connection(source: &impl DeviceSource) {
+    let mut ends = busy_of(source);
+    ends.near.keep_alive(Some(Duration::from_millis(5)));
+    let began = Instant::now();
+    while probes(&ends.near, ends.client.transport()) <= 3 {
+        assert!(began.elapsed() < TIME, "it is not asked");
+        if source.answers_alone() {
             assert!(events(&mut ends, INTERVAL).is_empty());
+        } else {
+            ends.turn();
+            assert!(ends.event().is_none());
         }
-        let again = ends.begin_echo(b"hello");
-        ends.turn();
-        ends.turn();
-        let events: Vec<_> = std::iter::from_fn(|| ends.event()).collect();
-        assert!(
-            matches!(&events[..], [LocalEvent::Completed(call)] if call.xid() == again.xid()),
-            "{events:?}"
-        );
+    }
+    let again = ends.begin_echo(b"hello");
+    assert_eq!(ends.completed().xid(), again.xid());
+}
+
+#[test]
+fn an_idle_peer_that_does_not_acknowledge_keeps_its_connection() {
+    an_idle_peer_keeps_its_connection(&Unacknowledging(Software::new()));
+}
+
+/// Over iWARP, a process that stops does not answer: the other end gives it up.
+#[test]
+fn a_stopped_peer_is_lost_over_iwarp() {
+    let mut ends = busy_of(&Iwarp);
+    ends.near.keep_alive(Some(INTERVAL));
+    assert!(is_lost(&mut ends, TIME), "the server stops");
+    let mut ends = busy_of(&Iwarp);
+    ends.far.keep_alive(Some(INTERVAL));
+    let began = Instant::now();
+    while !ends.server.connections().is_empty() {
+        assert!(began.elapsed() < TIME, "the client stops");
+        ends.far.wait(INTERVAL).unwrap();
+        ends.server.serve(&mut ends.far);
     }
 }
 
@@ -210,41 +234,43 @@ fn the_device_limits_the_wait_for_an_answer() {
     }
 }
 
-#[test]
-fn a_driver_without_connections_sleeps() {
-    let mut ends = busy(devices(&Fabric::new()));
+fn a_driver_without_connections_sleeps<G: DeviceSource>(source: &G) {
+    let mut ends = busy_of(source);
     ends.near.keep_alive(Some(INTERVAL));
     ends.far.turn().unwrap();
-    let sleeps = |driver: &mut Driver<SoftwareDevice>| {
-        let began = Instant::now();
-        assert!(!driver.wait(LONG).unwrap(), "nothing happens");
-        began.elapsed() >= LONG
-    };
     ends.near.forget(ends.client.transport().id());
-    sleeps(&mut ends.near);
-    assert!(sleeps(&mut ends.near), "there is nobody any more");
+    // It ends its connection first.
+    ends.near.wait(LONG).unwrap();
+    let began = Instant::now();
+    while began.elapsed() < TIME {
+        let waits = Instant::now();
+        if !ends.near.wait(LONG).unwrap() && waits.elapsed() >= LONG {
+            return;
+        }
+    }
+    panic!("there is nobody any more");
 }
 
 /// Probes need entries of the completion queue, so they are not all sent at once.
-#[test]
-fn probes_exceed_the_completion_queue() {
+fn probes_exceed_the_completion_queue<G: DeviceSource>(source: &G) {
     const MANY: usize = 200;
-    let fabric = Fabric::new();
-    let driver =
-        |completions| Driver::new(&fabric.device(), &Budget::new(1 << 28), completions).unwrap();
-    let (mut near, mut far) = (driver(64), driver(1 << 14));
+    let driver = |device: &G::Device, completions| {
+        Driver::new(device, &Budget::new(1 << 28), completions).unwrap()
+    };
+    let mut near = driver(&source.open(), 64);
+    let mut far = driver(&source.open_server(), 1 << 14);
     let in_version_one = |config| Config {
         max_version: Version::One,
         ..config
     };
     let config = in_version_one(Config::server());
-    let mut server = serve(&mut far, any_address(), config, &Block::default());
+    let mut server = serve(&mut far, source.address(), config, &Block::default());
     let (address, config) = (server.local_addr(), in_version_one(Config::client()));
-    let clients: Vec<Client<Channel>> = (0..MANY)
+    let clients: Vec<Client<LocalChannel<G::Device>>> = (0..MANY)
         .map(|_| connect(&mut near, address, config.clone()))
         .collect();
     near.keep_alive(Some(INTERVAL));
-    let is_asked = |near: &Driver<_>, client: &Client<Channel>| {
+    let is_asked = |near: &Driver<_>, client: &Client<LocalChannel<_>>| {
         let counters = near.counters(client.transport().id());
         counters.unwrap().probes > 0
     };
@@ -256,4 +282,10 @@ fn probes_exceed_the_completion_queue() {
         server.serve(&mut far);
     }
     assert_eq!(server.connections().len(), MANY);
+}
+
+on_software_and_iwarp! {
+    a_driver_without_connections_sleeps,
+    an_idle_peer_keeps_its_connection,
+    probes_exceed_the_completion_queue,
 }

@@ -1,6 +1,6 @@
 //! Calls of all kinds while connections are cut at random, clients are replaced and the server is
 //! restarted: no call is stuck, and all memory is released. The test runs on the software fabric,
-//! and on the device named in the environment.
+//! over iWARP, and on the device named in the environment.
 //!
 //! `RPCRDMA_SOAK_SECONDS` sets the duration (default 3), and `RPCRDMA_SOAK_SEED` the seed.
 

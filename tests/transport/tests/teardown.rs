@@ -1,6 +1,6 @@
 //! Ends are dropped at every turn of a scenario, in every order: nothing stays registered, and
 //! retained data do not change. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
-//! used after it is freed.
+//! used after it is freed. The tests run on the software fabric, and over iWARP.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -8,12 +8,15 @@
     reason = "the numbers of a test are small"
 )]
 
+use std::sync::{Mutex, PoisonError};
+
 use oncrpc::PendingCall;
 use oncrpc::xdr::SharedBytes;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::version::Version;
 use rpcrdma_transport_tests::block::bytes;
 use rpcrdma_transport_tests::block1::{Echo, Null, Read, Write};
+use rpcrdma_transport_tests::device_source::Iwarp;
 use rpcrdma_transport_tests::ends::{self, Ends};
 use rpcrdma_transport_tests::schema::Region;
 use rpcrdma_verbs::memory::{Buf, PostedBuf};
@@ -72,7 +75,7 @@ impl Pending {
         }
     }
 
-    fn cancel(&self, ends: &mut Ends) -> bool {
+    fn cancel<D: Device>(&self, ends: &mut Ends<D>) -> bool {
         let (channel, near) = (ends.channel(), &mut ends.near);
         match self {
             Self::Null(call) => channel.cancel(near, call),
@@ -99,7 +102,7 @@ impl Retained {
         self.items.push((item, copy));
     }
 
-    fn take(&mut self, ends: &mut Ends) {
+    fn take<D: Device>(&mut self, ends: &mut Ends<D>) {
         ends.block
             .take_last()
             .into_iter()
@@ -131,7 +134,7 @@ impl Retained {
     }
 }
 
-fn begin(ends: &mut Ends) -> Retained {
+fn begin<D: Device>(ends: &mut Ends<D>) -> Retained {
     let mut retained = Retained::default();
     let item = ends::item(ends.near.pool(), &bytes()[..RESULT as usize]);
     let sent = item.clone().into_shared();
@@ -147,7 +150,7 @@ fn begin(ends: &mut Ends) -> Retained {
     retained
 }
 
-fn drop_ends(order: DropOrder, mut ends: Ends, retained: Retained) {
+fn drop_ends<D: Device>(order: DropOrder, mut ends: Ends<D>, retained: Retained) {
     let budgets = ends.budgets.clone();
     match order {
         DropOrder::Near | DropOrder::Cancelled => {
@@ -220,6 +223,33 @@ fn drop_ends(order: DropOrder, mut ends: Ends, retained: Retained) {
     assert_eq!(budgets.map(|budget| budget.used()), [0, 0]);
 }
 
+/// Returns the settings of client and server.
+fn configs(windows: bool, highest: Version) -> (Config, Config) {
+    let client = Config {
+        max_version: highest,
+        remote_invalidation: windows,
+        reconnect_delay: 1,
+        ..Config::client()
+    };
+    let server = Config {
+        send_with_invalidate: true,
+        ..Config::server()
+    };
+    (client, server)
+}
+
+/// Drops the ends in this order after so many half turns. Returns the number of answered calls.
+fn drop_after<D: Device>(order: DropOrder, turns: usize, mut ends: Ends<D>) -> usize {
+    let mut retained = begin(&mut ends);
+    for number in 0..turns {
+        ends.half_turn(number);
+        retained.take(&mut ends);
+    }
+    let answered = retained.replies.len();
+    drop_ends(order, ends, retained);
+    answered
+}
+
 fn every_turn(windows: bool, highest: Version, delay: u32) {
     let mut answered = 0;
     for order in DROP_ORDERS {
@@ -233,24 +263,9 @@ fn every_turn(windows: bool, highest: Version, delay: u32) {
             let mut capabilities = fabric.device().capabilities().clone();
             capabilities.windows = windows;
             let devices = [fabric.device_with(capabilities), fabric.device()];
-            let client = Config {
-                max_version: highest,
-                remote_invalidation: windows,
-                reconnect_delay: 1,
-                ..Config::client()
-            };
-            let server = Config {
-                send_with_invalidate: true,
-                ..Config::server()
-            };
-            let mut ends = Ends::on(devices, client, server);
-            let mut retained = begin(&mut ends);
-            for number in 0..turns {
-                ends.half_turn(number);
-                retained.take(&mut ends);
-            }
-            answered = retained.replies.len().max(answered);
-            drop_ends(order, ends, retained);
+            let (client, server) = configs(windows, highest);
+            let ends = Ends::on(devices, client, server);
+            answered = drop_after(order, turns, ends).max(answered);
         }
     }
     assert_eq!(answered, 4, "the scenario comes to its end");
@@ -283,10 +298,46 @@ fn in_version_one() {
     every_turn(true, Version::One, 2);
 }
 
+/// The same over iWARP: what TCP has delivered at each turn varies.
+fn every_turn_over_iwarp(highest: Version) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut answered = 0;
+    for order in DROP_ORDERS {
+        for turns in 0..END {
+            let (client, server) = configs(true, highest);
+            let ends = Ends::of(&Iwarp, client, server);
+            answered = drop_after(order, turns, ends).max(answered);
+        }
+    }
+    assert_eq!(answered, 4, "the scenario comes to its end");
+}
+
+/// A client whose server is dropped connects again to its port, which another test could get.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[test]
+fn over_iwarp() {
+    every_turn_over_iwarp(Version::Two);
+}
+
+#[test]
+fn over_iwarp_in_version_one() {
+    every_turn_over_iwarp(Version::One);
+}
+
 /// A buffer outlives its pool, its driver, its device and its fabric.
 #[test]
 fn memory_outlives_all() {
-    let mut ends = Ends::new(Config::client(), Config::server());
+    memory_outlives(Ends::new(Config::client(), Config::server()));
+}
+
+#[test]
+fn memory_outlives_all_over_iwarp() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    memory_outlives(Ends::of(&Iwarp, Config::client(), Config::server()));
+}
+
+fn memory_outlives<D: Device>(mut ends: Ends<D>) {
     let (budget, pool) = (ends.budgets[0].clone(), ends.near.pool().clone());
     let mut buf = pool.take(5000).unwrap();
     buf.extend_from_slice(&[7; 5000]);

@@ -10,6 +10,7 @@ use kv_store::store::{PutArgs, Status, owned, store::v1::Client};
 use oncrpc::xdr::SharedBytes;
 use oncrpc::{CallOptions, Channel, Resend, tcp};
 use rpcrdma_verbs::ClientConfig;
+use rpcrdma_verbs::provider::Device as _;
 use rpcrdma_verbs::provider::any::AnyDevice;
 
 /// Get, put and delete values of a key-value store.
@@ -90,6 +91,8 @@ async fn connect(options: &Options) -> Result<Channel, Box<dyn Error>> {
         Transport::Tcp => tcp::connect(&options.server).await?,
         Transport::Rdma => {
             let device = AnyDevice::open(&options.device)?;
+            // Standard output has the value.
+            eprintln!("over RDMA on {}", device.capabilities().name);
             let config = ClientConfig::new();
             rpcrdma_verbs::connect(&device, options.server.as_str(), config)?
         }

@@ -13,6 +13,7 @@ use kv_store::{Store, store::store::v1};
 use oncrpc::{
     ConnectionPlacement, ReplyCache, ReplyCacheConfig, Router, ServerControl, ServerLimits,
 };
+use rpcrdma_verbs::provider::Device as _;
 use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{ServerBuilder, ServerConfig};
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,20 +57,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     );
     let (control, cache) = (control(&options), reply_cache());
     let store = Store::new(options.max_mib << 20);
+    let device = AnyDevice::open(&options.device)?;
     let server = ServerBuilder::new(move || Router::new().add_service(v1::serve(store.clone())))
         .control(&control)
         .reply_cache(cache.clone())
         .threads(options.threads)
         .placement(ConnectionPlacement::FewestConnections)
         .rdma_config(ServerConfig::new().max_calls(64).memory(1 << 30))
-        .rdma(&AnyDevice::open(&options.device)?, options.rdma)
+        .rdma(&device, options.rdma)
         .tcp(options.tcp)
         .start()
         .await?;
     let [rdma, tcp] = server.local_addrs() else {
         return Err("the server has two addresses".into());
     };
-    println!("serving over RDMA at {rdma}, over TCP at {tcp}");
+    let device = &device.capabilities().name;
+    println!("serving over RDMA at {rdma} on {device}, over TCP at {tcp}");
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

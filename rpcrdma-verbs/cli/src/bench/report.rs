@@ -111,7 +111,7 @@ fn json(
     let mut json = serde_json::json!({
         "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth,
         "connections": connections, "shared_receives": shared_receives,
-        "threads": threads, "apart": apart,
+        "threads": threads, "apart": apart, "device": options.selected,
         "protocol": options.protocol.number(),
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
         "raw_ns": others.raw.map(|raw| raw[1]), "raw_ns_least": others.raw.map(|raw| raw[0]),
@@ -166,6 +166,9 @@ fn text(
         "{size} bytes {what}, {depth} under way on each of {connections} connections, {threads} \
         threads"
     )?;
+    if let Some(device) = &options.selected {
+        write!(out, ", on {device}")?;
+    }
     if options.apart {
         write!(out, ", the server on a thread of its own")?;
     }

@@ -5,8 +5,8 @@ use tracing::debug;
 
 use super::{Connection, WrContext};
 use crate::memory::PostedBuf;
-use crate::provider::{Device, Operation, RemoteMemory};
-use crate::queue::{Batch, BufRange};
+use crate::provider::{Device, Operation, QueuePair as _, RemoteMemory};
+use crate::queue::{Batch, BufRange, Endpoint};
 
 /// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +40,10 @@ impl<D: Device> Connection<D> {
         let acknowledges = self.pool.device().capabilities().acknowledges;
         let activity = self.activity(acknowledges);
         let is_there = matches!(self.session.state(), ConnState::Up | ConnState::Closing);
-        // On iWARP the client must send first.
-        let may_send = acknowledges || self.session.config().role == Role::Client || activity > 0;
-        if !is_there || !may_send || activity != self.idle.last_activity {
+        if !is_there
+            || !self.may_probe(acknowledges, activity)
+            || activity != self.idle.last_activity
+        {
             self.idle = IdleTracker {
                 last_activity: activity,
                 idle_checks: 0,
@@ -61,6 +62,16 @@ impl<D: Device> Connection<D> {
             }
             _ => ProbeResult::Alive,
         }
+    }
+
+    /// Returns true if this end may send. On iWARP the accepting end may not send before the first
+    /// FPDU of its peer (RFC 5044, section 7.1.2).
+    fn may_probe(&self, acknowledges: bool, activity: u64) -> bool {
+        let has_sent = |endpoint: &Endpoint<D, WrContext>| endpoint.pair().peer_has_sent();
+        acknowledges
+            || self.session.config().role == Role::Client
+            || activity > 0
+            || self.endpoint.as_ref().is_some_and(has_sent)
     }
 
     /// Returns a count of the activity of the peer. On a device that acknowledges, this is the

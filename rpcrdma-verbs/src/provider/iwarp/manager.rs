@@ -143,6 +143,7 @@ impl IwarpConnectionManager {
             receives,
             send_depth: config.sends,
             receive_timeout: config.rnr_retry.then_some(state.config.receive_timeout),
+            fpdu_timeout: state.config.fpdu_timeout,
             depths: ReadDepths {
                 ird: reads,
                 ord: reads,

@@ -1,5 +1,6 @@
 //! Queue pairs: posted requests, and the stream that carries them.
 
+mod fpdu_timer;
 mod nudge;
 mod receiving;
 mod send_queue;
@@ -47,6 +48,8 @@ pub(super) struct Qp {
     state: Mutex<QpState>,
     /// The time that a Send of the peer waits for a receive; `None` if it does not wait.
     receive_timeout: Option<Duration>,
+    /// The time limit of an FPDU.
+    fpdu_timeout: Duration,
     pub(super) depths: ReadDepths,
 }
 
@@ -86,6 +89,7 @@ pub(super) struct QpParts {
     pub(super) receives: ReceiveQueue<Qp>,
     pub(super) send_depth: u32,
     pub(super) receive_timeout: Option<Duration>,
+    pub(super) fpdu_timeout: Duration,
     pub(super) depths: ReadDepths,
 }
 
@@ -210,6 +214,7 @@ impl Qp {
             events: parts.events,
             state: Mutex::new(state),
             receive_timeout: parts.receive_timeout,
+            fpdu_timeout: parts.fpdu_timeout,
             depths: parts.depths,
         })
     }
@@ -271,6 +276,12 @@ impl Qp {
         // Sends the ready-to-receive message of an initiator.
         self.pump(&mut state);
         true
+    }
+
+    /// Returns true if an FPDU of the peer has arrived on the current connection.
+    pub(super) fn peer_has_sent(&self) -> bool {
+        let state = self.lock();
+        state.stream.as_ref().is_some_and(IwarpStream::has_heard)
     }
 
     /// Fails a queue pair that will not be connected. Returns false if it has ended or failed.

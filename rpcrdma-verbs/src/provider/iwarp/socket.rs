@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -20,6 +21,11 @@ const LOOPBACK_FPDU: usize = 1 << 16;
 const USUAL_SEGMENT: usize = 1428;
 /// The backlog of a listener.
 const BACKLOG: i32 = 1024;
+/// The idle time before the first probe of TCP keep-alive, the time between two probes, and the
+/// number of probes without an answer that end the connection.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
 
 fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     let family = match address {
@@ -41,6 +47,17 @@ fn set_traffic_class(socket: &OwnedFd, class: u8, is_v6: bool) -> rustix::io::Re
     sockopt::set_ip_tos(socket, class)
 }
 
+/// Enables TCP keep-alive, which ends the connection to a host that is gone.
+///
+/// A connection whose peer has sent nothing has no other keep-alive: until then the accepting end
+/// may not send.
+fn keep_alive(socket: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(socket, true)
+}
+
 /// Starts to connect.
 pub(super) fn connect(address: &SocketAddr, class: Option<u8>) -> rustix::io::Result<OwnedFd> {
     let socket = open(address)?;
@@ -48,13 +65,14 @@ pub(super) fn connect(address: &SocketAddr, class: Option<u8>) -> rustix::io::Re
         set_traffic_class(&socket, class, address.is_ipv6())?;
     }
     sockopt::set_tcp_nodelay(&socket, true)?;
+    keep_alive(&socket)?;
     match rustix::net::connect(&socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error),
     }
 }
 
-/// Listens, and returns the address. Connections inherit the traffic class.
+/// Listens, and returns the address. Connections inherit the traffic class and the keep-alive.
 pub(super) fn listen(address: SocketAddr, class: Option<u8>) -> Result<(OwnedFd, SocketAddr)> {
     let listens = || {
         let socket = open(&address)?;
@@ -62,6 +80,7 @@ pub(super) fn listen(address: SocketAddr, class: Option<u8>) -> Result<(OwnedFd,
             set_traffic_class(&socket, class, address.is_ipv6())?;
         }
         sockopt::set_socket_reuseaddr(&socket, true)?;
+        keep_alive(&socket)?;
         rustix::net::bind(&socket, &address)?;
         rustix::net::listen(&socket, BACKLOG)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
@@ -136,8 +155,13 @@ pub(super) fn is_closed(socket: &OwnedFd) -> bool {
 mod tests {
     use super::*;
 
-    /// Connects two sockets, and returns the classes of listener, client and accepted socket.
-    fn classes(host: IpAddr, of_listener: Option<u8>, of_client: Option<u8>) -> Option<[u8; 3]> {
+    /// Connects two sockets with these traffic classes. Returns listener, client and accepted
+    /// socket.
+    fn sockets(
+        host: IpAddr,
+        of_listener: Option<u8>,
+        of_client: Option<u8>,
+    ) -> Option<[OwnedFd; 3]> {
         // Not every host has IPv6.
         let (listener, address) = listen(SocketAddr::new(host, 0), of_listener).ok()?;
         let client = connect(&address, of_client).unwrap();
@@ -147,10 +171,27 @@ mod tests {
                 Err(error) => assert_eq!(error, Errno::AGAIN),
             }
         };
-        Some([&listener, &client, &accepted].map(|socket| match host {
+        Some([listener, client, accepted])
+    }
+
+    /// Returns the classes of listener, client and accepted socket.
+    fn classes(host: IpAddr, of_listener: Option<u8>, of_client: Option<u8>) -> Option<[u8; 3]> {
+        let sockets = sockets(host, of_listener, of_client)?;
+        Some(sockets.each_ref().map(|socket| match host {
             IpAddr::V4(_) => sockopt::ip_tos(socket).unwrap(),
             IpAddr::V6(_) => u8::try_from(sockopt::ipv6_tclass(socket).unwrap()).unwrap(),
         }))
+    }
+
+    #[test]
+    fn sockets_have_keepalive() {
+        let [_, client, accepted] = sockets([127, 0, 0, 1].into(), None, None).unwrap();
+        for socket in [client, accepted] {
+            assert!(sockopt::socket_keepalive(&socket).unwrap());
+            assert_eq!(sockopt::tcp_keepidle(&socket), Ok(KEEPALIVE_IDLE));
+            assert_eq!(sockopt::tcp_keepintvl(&socket), Ok(KEEPALIVE_INTERVAL));
+            assert_eq!(sockopt::tcp_keepcnt(&socket), Ok(KEEPALIVE_PROBES));
+        }
     }
 
     #[test]

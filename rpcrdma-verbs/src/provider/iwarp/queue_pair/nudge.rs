@@ -35,14 +35,18 @@ impl Nudges {
         }
     }
 
-    /// Returns the time until [`Self::nudge`] has something to do, if that was not known before.
+    /// Returns the time until [`Self::nudge`] has something to do, if it will.
+    ///
+    /// The caller sets its timer to it each time: the timers of other queue pairs may have replaced
+    /// an earlier one.
     pub(super) fn wait(&mut self, stream: &IwarpStream) -> Option<Duration> {
-        if self.left == 0 || self.due.is_some() || stream.positions().0 == 0 {
+        if self.left == 0 || stream.positions().0 == 0 {
             return None;
         }
+        let now = Instant::now();
         let delay = DELAYS[DELAYS.len() - self.left];
-        self.due = Some(Instant::now() + delay);
-        Some(delay)
+        let due = self.due.get_or_insert_with(|| now + delay);
+        Some(due.saturating_duration_since(now))
     }
 
     /// Queues a message if one is due. There are no more once the peer has sent something.
@@ -58,5 +62,40 @@ impl Nudges {
             let nothing = OutgoingKind::Write { stag: 0, offset: 0 };
             stream.framer().push_copied(nothing, &[]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_iwarp::{MpaEstablished, ReadDepths};
+
+    use super::*;
+
+    #[test]
+    fn a_nudge_is_due_until_it_is_sent() {
+        let established = MpaEstablished {
+            crc: true,
+            markers: false,
+            depths: None,
+            peer_depths: None,
+            rtr: None,
+            private_data: Vec::new(),
+        };
+        let depths = ReadDepths { ird: 1, ord: 1 };
+        let mut stream = IwarpStream::initiator(&established, depths, 1448);
+        let mut nudges = Nudges::new(true);
+        assert_eq!(nudges.wait(&stream), None);
+        let nothing = OutgoingKind::Write { stag: 0, offset: 0 };
+        assert!(stream.framer().push_copied(nothing, &[]));
+        let (_, end) = stream.positions();
+        stream.framer().sent(usize::try_from(end).unwrap());
+        let first = nudges.wait(&stream).unwrap();
+        assert!(first <= DELAYS[0]);
+        // The timer of another queue pair has expired in between.
+        assert!(nudges.wait(&stream).unwrap() <= first);
+        std::thread::sleep(DELAYS[0]);
+        nudges.nudge(&mut stream);
+        assert!(stream.positions().1 > end);
+        assert!(nudges.wait(&stream).unwrap() > DELAYS[0]);
     }
 }

@@ -1,7 +1,7 @@
 //! Receives from the socket to the memory of receives and RDMA Reads, and to exposed memory.
 
 use std::io::IoSliceMut;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rpcrdma_iwarp::{
     FpduDestination, FpduProgress, IwarpEvent, Placement, ReceiveRoom, StagAccess, StagError,
@@ -10,6 +10,7 @@ use rpcrdma_iwarp::{
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 
+use super::fpdu_timer::FpduTimer;
 use super::send_queue::Stage;
 use super::{Qp, QpPhase, QpState};
 use crate::provider::common::domain::{BufferUse, RemoteError, total_length};
@@ -34,6 +35,7 @@ pub(super) struct Incoming {
     pub(super) received: u64,
     /// True if the peer has ended the stream: the end follows the data, without another event.
     has_ended: bool,
+    fpdu_timer: FpduTimer,
 }
 
 /// Payload of at least this many bytes is received directly into its destination. Shorter payload
@@ -134,8 +136,16 @@ impl Placement for Memory<'_> {
 impl Qp {
     /// Receives from the socket. Returns true if it may have more.
     pub(super) fn receive(&self, state: &mut QpState, staging: &mut [u8], has_ended: bool) -> bool {
-        // rfc: 5041-3-j, 5041-3-k, 5044-7.2-a
         state.incoming.has_ended |= has_ended;
+        let has_more = self.receive_some(state, staging);
+        if !has_more {
+            self.limit_fpdu(state);
+        }
+        has_more
+    }
+
+    fn receive_some(&self, state: &mut QpState, staging: &mut [u8]) -> bool {
+        // rfc: 5041-3-j, 5041-3-k, 5044-7.2-a
         if state.incoming.stalled.is_some() {
             let waiting = std::mem::take(&mut state.incoming.leftover);
             let taken = self.consume(state, &waiting);
@@ -158,6 +168,36 @@ impl Qp {
             }
         }
         true
+    }
+
+    /// Fails the queue pair if an FPDU has not arrived in time.
+    fn limit_fpdu(&self, state: &mut QpState) {
+        let QpState {
+            stream: Some(stream),
+            incoming,
+            ..
+        } = state
+        else {
+            return;
+        };
+        // The time of a message that waits for a receive is limited by `after`.
+        let arriving = stream.arriving().filter(|_| incoming.stalled.is_none());
+        let Some(number) = arriving else {
+            return incoming.fpdu_timer.stop();
+        };
+        let left = incoming
+            .fpdu_timer
+            .left(number, Instant::now(), self.fpdu_timeout);
+        match left {
+            None => {}
+            Some(Duration::ZERO) => {
+                tracing::debug!(queue_pair = self.number, "an FPDU has not arrived in time");
+                let code = TerminateCode::RDMAP_STREAM_CATASTROPHIC;
+                stream.terminate(&Terminate::new(code));
+                state.fail(self.number, (Status::Flushed, Status::Flushed));
+            }
+            Some(left) => self.completions.set_timer(left),
+        }
     }
 
     /// Fails the queue pair if the stream has ended, or if a message has waited too long.

@@ -1,0 +1,79 @@
+//! The time limit of an FPDU whose first bytes have arrived.
+
+use std::time::{Duration, Instant};
+
+/// The FPDU that has arrived in part.
+#[derive(Default, Debug)]
+pub(super) struct FpduTimer {
+    /// The number of the FPDU, and the time by which the rest of it must have arrived.
+    arriving: Option<(u64, Instant)>,
+}
+
+impl FpduTimer {
+    /// Returns the remaining time for the FPDU `arriving`, which is zero if its time is over. Call
+    /// this when the socket has no more data.
+    ///
+    /// A full socket blocks the peer. After a pause of this end, the FPDU therefore gets its whole
+    /// time again.
+    pub(super) fn left(
+        &mut self,
+        arriving: u64,
+        now: Instant,
+        timeout: Duration,
+    ) -> Option<Duration> {
+        let known = self.arriving.filter(|(number, deadline)| {
+            let is_late = now.saturating_duration_since(*deadline) > timeout / 4;
+            *number == arriving && !is_late
+        });
+        let deadline = match known {
+            Some((_, deadline)) => deadline,
+            None => now.checked_add(timeout)?,
+        };
+        self.arriving = Some((arriving, deadline));
+        Some(deadline.saturating_duration_since(now))
+    }
+
+    /// Stops the timer: nothing has arrived in part, or this end does not receive.
+    pub(super) const fn stop(&mut self) {
+        self.arriving = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(8);
+
+    /// Returns the remaining seconds at a time.
+    fn left(timer: &mut FpduTimer, number: u64, at: Instant) -> u64 {
+        timer.left(number, at, TIMEOUT).unwrap().as_secs()
+    }
+
+    #[test]
+    fn each_fpdu_has_a_deadline() {
+        let (mut timer, begin) = (FpduTimer::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert_eq!(left(&mut timer, 0, at(0)), 8);
+        assert_eq!(left(&mut timer, 0, at(7)), 1);
+        assert_eq!(left(&mut timer, 1, at(7)), 8);
+        assert_eq!(left(&mut timer, 1, at(15)), 0);
+        timer.stop();
+        assert_eq!(left(&mut timer, 1, at(15)), 8);
+    }
+
+    #[test]
+    fn a_late_check_extends_the_deadline() {
+        let (mut timer, begin) = (FpduTimer::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert_eq!(left(&mut timer, 0, at(0)), 8);
+        assert_eq!(left(&mut timer, 0, at(30)), 8);
+        assert_eq!(left(&mut timer, 0, at(39)), 0);
+    }
+
+    #[test]
+    fn the_longest_time_is_no_limit() {
+        let mut timer = FpduTimer::default();
+        assert_eq!(timer.left(0, Instant::now(), Duration::MAX), None);
+    }
+}
