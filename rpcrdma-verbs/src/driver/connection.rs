@@ -8,38 +8,36 @@ mod logging;
 mod receiving;
 mod retained;
 mod sending;
+mod slots;
 mod transfers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{
-    Action, CloseReason, Event as SessionEvent, PayloadPiece, ReplyError, SendOwner, ServedCallId,
-    Session,
+    Action, CloseReason, Event as SessionEvent, PayloadPiece, SendOwner, ServedCallId, Session,
 };
-use rpcrdma_proto::transfer::{CallSpec, MAX_ITEMS, MAX_RESULTS};
-use tracing::{Span, debug, info, warn};
+use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
+use tracing::{debug, info, warn};
 
 use super::Scratch;
 use super::events::{
-    BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, Items, OutgoingCallError,
-    OutgoingReplyError,
+    BeginError, CallParams, ConnectionCounters, DriverEvent, Items, OutgoingReplyError,
 };
-use super::exposure::{ExposedRegion, KeyedWindow};
-use super::message::{Message, WriteError, Writer};
-use super::peer_limits::{HeldMemory, PeerLimits};
+use super::exposure::KeyedWindow;
+use super::message::{WriteError, Writer};
+use super::peer_limits::PeerLimits;
 use crate::driver::error::ConnectError;
 use crate::fifo::Fifo;
 use crate::memory::{Buf, BufCache, MemoryError, Pool, PostedBuf};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
 use crate::queue::{CompletionKind, Endpoint, ExtraSegments, MAX_SGE, ReceiveBuffer};
-use ending::unshared;
 use liveness::IdleTracker;
 pub(crate) use liveness::ProbeResult;
-use logging::{logs_calls, span_of};
+use logging::logs_calls;
 use retained::RetainedReceive;
+use slots::CallSlots;
 
 /// The maximum number of regions that a call exposes.
 const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
@@ -57,12 +55,7 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) endpoint: Option<Endpoint<D, WrContext>>,
     /// The session's request for the connection itself.
     pub(crate) pending_action: Option<ConnectionAction>,
-    // Indexed by the slots of the engine. It reuses the slot that was freed last, so there are as
-    // many as were ever used at once.
-    calls: Vec<OutgoingCall<D>>,
-    served: Vec<IncomingCall>,
-    /// The message of the next call, whose slot is not known before it is written.
-    spare_message: Message,
+    slots: CallSlots<D>,
     /// Receive buffers that the session has retained.
     retained: Vec<Option<RetainedReceive>>,
     free_buffer_ids: Vec<usize>,
@@ -130,67 +123,6 @@ pub(crate) enum WrContext {
     BeforeClose(CloseReason),
 }
 
-/// An outgoing call.
-#[derive(Debug)]
-struct OutgoingCall<D: Device> {
-    message: Message,
-    // These are heap-allocated, since most slots of most connections never use them.
-    results: Vec<PostedBuf>,
-    call_message: Option<PostedBuf>,
-    reply: Option<PostedBuf>,
-    exposed: Vec<ExposedRegion<D>>,
-    span: Span,
-    /// The XID of the ended call whose buffers were not taken, with the lengths of its results.
-    ended_xid: Option<u32>,
-    result_lengths: ArrayVec<u32, MAX_RESULTS>,
-}
-
-impl<D: Device> OutgoingCall<D> {
-    /// Takes the buffers for results that nothing else uses, each with the bytes that were written.
-    fn take_results(&mut self) -> ArrayVec<Buf, MAX_RESULTS> {
-        let mut results: ArrayVec<Buf, MAX_RESULTS> = unshared(self.results.drain(..));
-        for (number, result) in results.iter_mut().enumerate() {
-            result.set_len(self.result_lengths.get(number).copied().unwrap_or(0));
-        }
-        results
-    }
-}
-
-/// A call of the peer.
-#[derive(Debug, Default)]
-struct IncomingCall {
-    /// The buffer into which the whole call is assembled, and the offset at which it begins.
-    assembly: Option<(PostedBuf, u32)>,
-    reply: Message,
-    /// The reply, if it is written to the Reply chunk.
-    long_reply: Option<PostedBuf>,
-    /// The memory that the call has, and then its reply, as the peer's limits count it.
-    held: Option<HeldMemory>,
-}
-
-impl<D: Device> Default for OutgoingCall<D> {
-    fn default() -> Self {
-        Self {
-            message: Message::default(),
-            results: Vec::new(),
-            call_message: None,
-            reply: None,
-            exposed: Vec::new(),
-            span: Span::none(),
-            ended_xid: None,
-            result_lengths: ArrayVec::new(),
-        }
-    }
-}
-
-/// Returns the entry of a slot of the engine, which bounds the number of slots.
-fn slot_mut<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
-    if place >= places.len() {
-        places.resize_with(place + 1, T::default);
-    }
-    places.get_mut(place)
-}
-
 impl<D: Device> Connection<D> {
     pub(crate) fn new(
         peer: SocketAddr,
@@ -212,9 +144,7 @@ impl<D: Device> Connection<D> {
             pool: pool.clone(),
             peer_limits: None,
             transfer_due: u64::MAX,
-            calls: Vec::new(),
-            served: Vec::new(),
-            spare_message: Message::default(),
+            slots: CallSlots::new(),
             session,
             endpoint: None,
             pending_action: None,
@@ -240,85 +170,20 @@ impl<D: Device> Connection<D> {
     pub(crate) fn call(
         &mut self,
         request: &mut CallParams,
-        write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<u32, BeginError> {
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<u32, BeginError> {
         // An earlier call in the same slot may have been cancelled.
         self.take_events();
-        let Self {
-            spare_message: message,
-            session,
-            calls,
-            ..
-        } = self;
-        message.reset();
-        let written = write(&mut Writer::new(message)).map_err(OutgoingCallError::Write);
-        match written.and_then(|()| begin(session, message, request)) {
-            Ok(xid) => {
-                if let Some(place) = message.head.first_chunk_mut() {
-                    *place = xid.to_be_bytes();
-                }
-                if let Some(outgoing) = slot_mut(calls, session.call_slot(xid)) {
-                    // The slot's old message becomes the spare message.
-                    std::mem::swap(&mut outgoing.message, message);
-                    outgoing.results.clear();
-                    if !request.results.is_empty() {
-                        outgoing
-                            .results
-                            .extend(request.results.drain(..).map(PostedBuf::from));
-                    }
-                    outgoing.ended_xid = None;
-                    outgoing.span = if logs_calls() {
-                        span_of(request.span.take(), xid, outgoing.message.length())
-                    } else {
-                        Span::none()
-                    };
-                }
-                Ok(xid)
-            }
-            Err(error) => {
-                let memory = CallBuffers {
-                    items: unshared(message.take_items()),
-                    results: std::mem::take(&mut request.results),
-                };
-                Err(BeginError {
-                    error,
-                    buffers: Box::new(memory),
-                })
-            }
-        }
+        self.slots.call(&mut self.session, request, write)
     }
 
     /// Replies to a call of the peer with the RPC message that `write` writes.
     pub(crate) fn reply(
         &mut self,
         call: ServedCallId,
-        write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<(), OutgoingReplyError> {
-        // The message in the slot may be in flight. It is replaced only after the session has
-        // accepted the reply.
-        let mut message = std::mem::take(&mut self.spare_message);
-        message.reset();
-        let written = write(&mut Writer::new(&mut message)).map_err(OutgoingReplyError::Write);
-        let replied = written.and_then(|()| {
-            self.reply_with(call, &mut message)
-                .map_err(OutgoingReplyError::Reply)
-        });
-        self.spare_message = message;
-        replied
-    }
-
-    /// Replies to a call of the peer with a message that is already written, and takes the message.
-    fn reply_with(
-        &mut self,
-        call: ServedCallId,
-        message: &mut Message,
-    ) -> std::result::Result<(), ReplyError> {
-        let place = self.session.served_slot(call);
-        let incoming = slot_mut(&mut self.served, place).ok_or(ReplyError::Ended)?;
-        self.session
-            .reply(call, message.length(), message.results())?;
-        std::mem::swap(&mut incoming.reply, message);
-        Ok(())
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<(), OutgoingReplyError> {
+        self.slots.reply(&mut self.session, call, write)
     }
 
     /// Recycles the item list of a call.
@@ -595,40 +460,6 @@ impl<D: Device> Connection<D> {
         self.reset_idle();
         self.session.lost(now, reason);
     }
-}
-
-/// Begins a call whose message is written.
-fn begin(
-    session: &mut Session,
-    message: &Message,
-    request: &CallParams,
-) -> Result<u32, OutgoingCallError> {
-    let CallParams {
-        results,
-        max_reply: largest_reply,
-        reducible,
-        resend,
-        deadline,
-        ..
-    } = request;
-    let (mut items, mut wanted) = (ArrayVec::new(), ArrayVec::new());
-    message.collect_items(&mut items);
-    message
-        .collect_result_specs(results, &mut wanted)
-        .map_err(OutgoingCallError::Write)?;
-    let call = CallSpec {
-        length: message.length(),
-        items: &items,
-        max_reply: *largest_reply,
-        results: &wanted,
-        reducible: *reducible,
-    };
-    let begun = if *resend {
-        session.call(&call, *deadline)
-    } else {
-        session.call_once(&call, *deadline)
-    };
-    begun.map_err(OutgoingCallError::Call)
 }
 
 /// Closes a connection for which no memory is available.

@@ -27,28 +27,11 @@ impl<D: Device> Connection<D> {
 
     fn expose_one(&mut self, xid: u32, exposure: Exposure, device: &D) -> Option<Segment> {
         let Exposure { region, length } = exposure;
-        let outgoing = self.calls.get_mut(self.session.call_slot(xid))?;
-        let (memory, from) = match region {
-            CallRegion::Item(number) => outgoing
-                .message
-                .source(number)
-                .map(|(buf, from)| (buf.clone(), from))?,
-            CallRegion::Result(number) => (outgoing.results.get(number)?.clone(), 0),
-            CallRegion::Call => {
-                let mut whole = self.pool.take(length).ok()?;
-                outgoing.message.copy(0..length, whole.as_full_mut());
-                whole.set_len(length);
-                self.counters.copied += u64::from(length);
-                (outgoing.call_message.insert(whole.into()).clone(), 0)
-            }
-            CallRegion::Reply => (
-                outgoing
-                    .reply
-                    .insert(self.pool.take(length).ok()?.into())
-                    .clone(),
-                0,
-            ),
-        };
+        let outgoing = self.slots.outgoing_mut(self.session.call_slot(xid))?;
+        let (memory, from) = outgoing.region(region, length, &self.pool)?;
+        if region == CallRegion::Call {
+            self.counters.copied += u64::from(length);
+        }
         let access = if region.is_written() {
             Access::REMOTE_WRITE
         } else {
@@ -93,7 +76,7 @@ impl<D: Device> Connection<D> {
     /// Makes the memory of a call inaccessible. The peer may have invalidated one of the keys.
     pub(super) fn fence(&mut self, xid: u32, invalidated: Option<u32>) {
         let place = self.session.call_slot(xid);
-        let Some(outgoing) = self.calls.get_mut(place) else {
+        let Some(outgoing) = self.slots.outgoing_mut(place) else {
             return;
         };
         let Some(endpoint) = self.endpoint.as_mut() else {
@@ -125,7 +108,7 @@ impl<D: Device> Connection<D> {
     /// registrations end.
     pub(super) fn fenced_by_end(&mut self, xid: u32) {
         let place = self.session.call_slot(xid);
-        if let Some(outgoing) = self.calls.get_mut(place) {
+        if let Some(outgoing) = self.slots.outgoing_mut(place) {
             outgoing.exposed.clear();
         }
         self.session.fenced(xid);
@@ -135,7 +118,7 @@ impl<D: Device> Connection<D> {
     /// its registrations end.
     pub(super) fn fenced(&mut self, xid: u32) {
         let place = self.session.call_slot(xid);
-        if let Some(outgoing) = self.calls.get_mut(place) {
+        if let Some(outgoing) = self.slots.outgoing_mut(place) {
             for exposed in outgoing.exposed.drain(..) {
                 if let ExposedRegion::Window(window) = exposed {
                     self.free_windows.extend(window.release_window());

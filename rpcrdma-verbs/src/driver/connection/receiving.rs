@@ -16,7 +16,8 @@ use tracing::{debug, warn};
 
 use super::logging::logs_calls;
 use super::retained::RetainedReceive;
-use super::{Connection, ConnectionAction, WrContext, slot_mut};
+use super::slots::OutgoingCall;
+use super::{Connection, ConnectionAction, WrContext};
 use crate::driver::events::{Payload, PlacedItem};
 use crate::memory::{Buf, BufCache, Frozen, Pool, PostedBuf};
 use crate::provider::{Device, Operation, RemoteMemory};
@@ -180,7 +181,7 @@ impl<D: Device> Connection<D> {
             Place::Placed { length } => {
                 let place = self.session.served_slot(call);
                 self.transferred(place);
-                let (whole, begin) = self.served.get_mut(place)?.assembly.take()?;
+                let (whole, begin) = self.slots.incoming_mut(place)?.assembly.take()?;
                 let bytes = begin as usize..(begin + length) as usize;
                 Some(Payload {
                     buf: whole.into_buf().ok()?,
@@ -392,8 +393,8 @@ impl<D: Device> Connection<D> {
         let is_long = inline.is_empty();
         let inline = self.payload(buffer, inline);
         let whole = self
-            .calls
-            .get_mut(place)
+            .slots
+            .outgoing_mut(place)
             .and_then(|outgoing| outgoing.reply.take());
         let message = match (is_long, long, whole) {
             (true, Some(bytes), Some(whole)) => whole.into_buf().ok().map(|mut buf| {
@@ -414,13 +415,12 @@ impl<D: Device> Connection<D> {
         message
     }
 
-    /// Returns true if no other reference to the results of a call remains. After a device error
-    /// one may.
+    /// Returns true if nothing else uses the results of the call in a slot.
     #[inline]
     fn has_results(&self, place: usize) -> bool {
-        self.calls
-            .get(place)
-            .is_none_or(|outgoing| outgoing.results.iter().all(PostedBuf::is_unique))
+        self.slots
+            .outgoing(place)
+            .is_none_or(OutgoingCall::has_unshared_results)
     }
 
     /// Returns the message of a reply that arrived in several transmissions.
@@ -475,25 +475,19 @@ impl<D: Device> Connection<D> {
         places: &[BufferRange],
         length: u32,
     ) -> Option<()> {
-        let stays = self.calls.get(place)?.results.get(number)?.is_adopted();
+        let results = &mut self.slots.outgoing_mut(place)?.results;
+        let stays = results.get(number)?.is_adopted();
         if let ([one], true, false) = (places, own, stays) {
             let buf = self.take_placed(one)?;
-            *self.calls.get_mut(place)?.results.get_mut(number)? = buf.into();
+            let results = &mut self.slots.outgoing_mut(place)?.results;
+            *results.get_mut(number)? = buf.into();
             return Some(());
         }
-        let mut buf = self
-            .calls
-            .get_mut(place)?
-            .results
-            .remove(number)
-            .into_buf()
-            .ok()?;
+        let mut buf = results.remove(number).into_buf().ok()?;
         buf.set_len(length);
         let copied = self.copy_ranges(places, &mut buf);
-        self.calls
-            .get_mut(place)?
-            .results
-            .insert(number, buf.into());
+        let results = &mut self.slots.outgoing_mut(place)?.results;
+        results.insert(number, buf.into());
         copied
     }
 
@@ -645,7 +639,7 @@ impl<D: Device> Connection<D> {
         self.counters.reads += reads.len() as u64;
         self.counters.round_trips += u64::from(!reads.is_empty());
         let place = self.session.served_slot(call);
-        if let Some(incoming) = slot_mut(&mut self.served, place) {
+        if let Some(incoming) = self.slots.incoming_entry(place) {
             incoming.assembly = Some((buf, begin));
         }
         if reads.is_empty() {

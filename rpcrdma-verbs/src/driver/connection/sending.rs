@@ -4,13 +4,11 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
-    PayloadPiece, SendOwner, ServedCallId, Session, TransmissionIndex, Transmit,
+    PayloadPiece, SendOwner, ServedCallId, TransmissionIndex, Transmit,
 };
 
 use super::logging::logs_calls;
-use super::{
-    Connection, IncomingCall, OutgoingCall, SIGNAL_INTERVAL, WrContext, close_without_memory,
-};
+use super::{Connection, SIGNAL_INTERVAL, WrContext, close_without_memory};
 use crate::driver::message::Message;
 use crate::memory::{Buf, PostedBuf};
 use crate::provider::{Device, Operation, RemoteMemory};
@@ -75,8 +73,7 @@ impl<D: Device> Connection<D> {
     ) -> bool {
         let Self {
             session,
-            calls,
-            served,
+            slots,
             endpoint: Some(endpoint),
             max_inline: inline,
             ..
@@ -97,7 +94,7 @@ impl<D: Device> Connection<D> {
             ..
         } = *transmit;
         write_message(
-            message(session, calls, served, what),
+            slots.message_mut(session, what),
             session.inline_parts(what),
             (scratch, header),
             out,
@@ -125,14 +122,9 @@ impl<D: Device> Connection<D> {
             invalidate,
             ..
         } = *transmit;
-        let Self {
-            session,
-            calls,
-            served,
-            ..
-        } = self;
+        let Self { session, slots, .. } = self;
         write_message(
-            message(session, calls, served, what),
+            slots.message_mut(session, what),
             session.inline_parts(what),
             (scratch, header),
             buf.as_full_mut(),
@@ -153,7 +145,7 @@ impl<D: Device> Connection<D> {
 
     /// Returns the message of a call or a reply.
     fn message(&mut self, what: SendOwner) -> Option<&mut Message> {
-        message(&self.session, &mut self.calls, &mut self.served, what)
+        self.slots.message_mut(&self.session, what)
     }
 
     /// Posts a Send.
@@ -322,7 +314,7 @@ impl<D: Device> Connection<D> {
     /// Writes a reply to the peer's chunks. Returns whether there are any, or `None` if there is no
     /// memory.
     fn push_writes(&mut self, call: ServedCallId) -> Option<bool> {
-        let Some(incoming) = self.served.get_mut(self.session.served_slot(call)) else {
+        let Some(incoming) = self.slots.incoming_mut(self.session.served_slot(call)) else {
             return Some(false);
         };
         let Some(endpoint) = &mut self.endpoint else {
@@ -330,35 +322,14 @@ impl<D: Device> Connection<D> {
         };
         let mut any = false;
         for write in self.session.writes(call) {
-            let length = write.range.end - write.range.start;
-            let part = match incoming.reply.source_at(write.range.start) {
-                Some((buf, from)) => BufRange {
-                    buf: buf.clone(),
-                    offset: from,
-                    length,
-                },
-                None => {
-                    if incoming.long_reply.is_none() {
-                        let whole = incoming.reply.length();
-                        let mut buf = self
-                            .pool
-                            .take(whole)
-                            .map_err(|error| {
-                                self.pending_action = Some(close_without_memory(&error))
-                            })
-                            .ok()?;
-                        incoming.reply.copy(0..whole, buf.as_full_mut());
-                        buf.set_len(whole);
-                        self.counters.copied += u64::from(whole);
-                        incoming.long_reply = Some(buf.into());
-                    }
-                    BufRange {
-                        buf: incoming.long_reply.clone()?,
-                        offset: write.range.start,
-                        length,
-                    }
+            let (part, copied) = match incoming.reply_range(write.range, &self.pool) {
+                Ok(part) => part,
+                Err(error) => {
+                    self.pending_action = Some(close_without_memory(&error));
+                    return None;
                 }
             };
+            self.counters.copied += u64::from(copied);
             let to = RemoteMemory {
                 address: write.target.offset,
                 key: write.target.handle,
@@ -404,25 +375,6 @@ fn write_message(
         let end = at + (part.end - part.start) as usize;
         message.copy(part, out.get_mut(at..end).unwrap_or_default());
         at = end;
-    }
-}
-
-/// Returns the message of a call or a reply.
-#[inline]
-fn message<'a, D: Device>(
-    session: &Session,
-    calls: &'a mut [OutgoingCall<D>],
-    served: &'a mut [IncomingCall],
-    what: SendOwner,
-) -> Option<&'a mut Message> {
-    match what {
-        SendOwner::Call { xid } => calls
-            .get_mut(session.call_slot(xid))
-            .map(|outgoing| &mut outgoing.message),
-        SendOwner::Reply { call } => served
-            .get_mut(session.served_slot(call))
-            .map(|incoming| &mut incoming.reply),
-        SendOwner::Header => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use rpcrdma_proto::connection::{CloseReason, ServedCallId};
 use tracing::warn;
 
-use super::{Connection, ConnectionAction, slot_mut};
+use super::{Connection, ConnectionAction};
 use crate::driver::peer_limits::{HeldMemory, Transfer};
 use crate::provider::Device;
 
@@ -19,7 +19,7 @@ impl<D: Device> Connection<D> {
             return true;
         }
         let place = self.session.served_slot(call);
-        if let Some(incoming) = slot_mut(&mut self.served, place) {
+        if let Some(incoming) = self.slots.incoming_entry(place) {
             incoming.held = None;
         }
         bytes <= COUNTED_REPLY || self.hold(call, bytes)
@@ -43,7 +43,7 @@ impl<D: Device> Connection<D> {
             None => ConnectionAction::Close(CloseReason::Lost),
         });
         let place = self.session.served_slot(call);
-        slot_mut(&mut self.served, place).is_some_and(|incoming| {
+        self.slots.incoming_entry(place).is_some_and(|incoming| {
             incoming.held = held;
             incoming.held.is_some()
         })
@@ -52,8 +52,8 @@ impl<D: Device> Connection<D> {
     /// Notes that a call of the peer has arrived.
     pub(super) fn transferred(&mut self, place: usize) {
         let held = self
-            .served
-            .get_mut(place)
+            .slots
+            .incoming_mut(place)
             .and_then(|incoming| incoming.held.as_mut());
         if let Some(held) = held {
             held.transfer = Transfer::Ended;
@@ -70,11 +70,7 @@ impl<D: Device> Connection<D> {
         let due = micros.map_or(Transfer::Ended, |time| {
             Transfer::Due(now.saturating_add(time))
         });
-        for held in self
-            .served
-            .iter_mut()
-            .filter_map(|incoming| incoming.held.as_mut())
-        {
+        for held in self.slots.held_memory() {
             if held.transfer == Transfer::Begun {
                 held.transfer = due;
             }
@@ -89,14 +85,13 @@ impl<D: Device> Connection<D> {
         if now < self.transfer_due {
             return false;
         }
-        let held = self
-            .served
-            .iter()
-            .filter_map(|incoming| incoming.held.as_ref());
-        let dues = held.filter_map(|held| match held.transfer {
-            Transfer::Due(due) => Some(due),
-            _ => None,
-        });
+        let dues = self
+            .slots
+            .held_memory()
+            .filter_map(|held| match held.transfer {
+                Transfer::Due(due) => Some(due),
+                _ => None,
+            });
         self.transfer_due = dues.min().unwrap_or(u64::MAX);
         let is_overdue = self.transfer_due <= now;
         if let Some(limits) = self.peer_limits.as_ref().filter(|_| is_overdue) {
