@@ -12,9 +12,7 @@ mod slots;
 mod transfers;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{
     Action, CloseReason, Event as SessionEvent, PayloadPiece, SendOwner, ServedCallId, Session,
 };
@@ -27,17 +25,17 @@ use super::events::{
 };
 use super::exposure::KeyedWindow;
 use super::message::{WriteError, Writer};
-use super::peer_limits::PeerLimits;
 use crate::driver::error::ConnectError;
 use crate::fifo::Fifo;
 use crate::memory::{Buf, BufCache, MemoryError, Pool, PostedBuf};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
-use crate::queue::{CompletionKind, Endpoint, ExtraSegments, MAX_SGE, ReceiveBuffer};
+use crate::queue::{CompletionKind, Endpoint, MAX_SGE, ReceiveBuffer};
 use liveness::IdleTracker;
 pub(crate) use liveness::ProbeResult;
 use logging::logs_calls;
-use retained::RetainedReceive;
+use retained::RetainedReceives;
 use slots::CallSlots;
+use transfers::Transfers;
 
 /// The maximum number of regions that a call exposes.
 const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
@@ -56,14 +54,7 @@ pub(crate) struct Connection<D: Device> {
     /// The session's request for the connection itself.
     pub(crate) pending_action: Option<ConnectionAction>,
     slots: CallSlots<D>,
-    /// Receive buffers that the session has retained.
-    retained: Vec<Option<RetainedReceive>>,
-    free_buffer_ids: Vec<usize>,
-    /// Memory for the segment lists of receive buffers, and for the item lists of calls.
-    #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
-    spare_segments: Vec<Box<ExtraSegments>>,
-    #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
-    spare_items: Vec<Box<Items>>,
+    retained: RetainedReceives,
     /// The pieces that follow the header of the message that is being sent.
     pieces: Vec<PayloadPiece>,
     /// True if the group of transmissions that is being sent refers to memory that was not copied.
@@ -74,10 +65,7 @@ pub(crate) struct Connection<D: Device> {
     max_sge: usize,
     max_inline: u32,
     pool: Pool<D>,
-    /// The limits of what the peer's calls have.
-    pub(crate) peer_limits: Option<Arc<dyn PeerLimits>>,
-    /// A time before which no transfer has to end, in microseconds.
-    pub(crate) transfer_due: u64,
+    transfers: Transfers,
     free_windows: Vec<KeyedWindow<D>>,
     /// True if memory is exposed by windows.
     uses_windows: bool,
@@ -86,7 +74,6 @@ pub(crate) struct Connection<D: Device> {
     unfenced: Vec<u32>,
     /// If more requests are in flight, the requests of one more message may not fit.
     max_in_flight: usize,
-    reads: Vec<(u32, Segment)>,
     /// True while it waits for room in the send queue.
     pub(crate) is_stalled: bool,
     pub(crate) events: Fifo<DriverEvent>,
@@ -134,28 +121,23 @@ impl<D: Device> Connection<D> {
         let burst = BURST_REQUESTS + session.config().limits.max_segments as usize;
         Self {
             peer,
-            spare_segments: Vec::new(),
-            spare_items: Vec::new(),
+            retained: RetainedReceives::default(),
             pieces: Vec::new(),
             has_uncopied_data: false,
             zeros: None,
             max_sge: pool.device().capabilities().max_sge.min(MAX_SGE),
             max_inline: pool.device().capabilities().max_inline,
             pool: pool.clone(),
-            peer_limits: None,
-            transfer_due: u64::MAX,
+            transfers: Transfers::new(),
             slots: CallSlots::new(),
             session,
             endpoint: None,
             pending_action: None,
-            retained: Vec::new(),
-            free_buffer_ids: Vec::new(),
             free_windows: Vec::new(),
             uses_windows,
             unsignaled: 0,
             unfenced: Vec::new(),
             max_in_flight: requests.saturating_sub(burst),
-            reads: Vec::new(),
             is_stalled: false,
             events: Fifo::new(),
             counters: ConnectionCounters::default(),
@@ -187,9 +169,8 @@ impl<D: Device> Connection<D> {
     }
 
     /// Recycles the item list of a call.
-    pub(crate) fn recycle(&mut self, mut items: Box<Items>) {
-        items.clear();
-        self.spare_items.push(items);
+    pub(crate) fn recycle(&mut self, items: Box<Items>) {
+        self.retained.recycle_items(items);
     }
 
     /// Performs all actions of the session for which the send queue has room, and posts the
@@ -435,7 +416,7 @@ impl<D: Device> Connection<D> {
             SessionEvent::PropertiesChanged
             | SessionEvent::PropertyAnswered { .. }
             | SessionEvent::PeerError { .. } => {}
-            SessionEvent::Operation { operation } => drop(self.release_receive(operation.buffer)),
+            SessionEvent::Operation { operation } => drop(self.retained.release(operation.buffer)),
             SessionEvent::Closed { reason, is_final } => {
                 self.log_closed(reason);
                 self.events.push(DriverEvent::Closed { reason, is_final });

@@ -13,7 +13,7 @@ use crate::driver::events::{
 };
 use crate::driver::exposure::ExposedRegion;
 use crate::driver::message::{Message, WriteError, Writer};
-use crate::driver::peer_limits::HeldMemory;
+use crate::driver::peer_limits::{HeldMemory, Transfer};
 use crate::memory::{Buf, MemoryError, Pool, PostedBuf};
 use crate::provider::Device;
 use crate::queue::BufRange;
@@ -274,6 +274,14 @@ pub(super) struct IncomingCall {
 }
 
 impl IncomingCall {
+    /// Takes the whole call, whose transfer has ended.
+    pub(super) fn take_assembly(&mut self) -> Option<(PostedBuf, u32)> {
+        if let Some(held) = &mut self.held {
+            held.transfer = Transfer::Ended;
+        }
+        self.assembly.take()
+    }
+
     /// Returns a range of the reply that is written to the peer's chunks, and the number of bytes
     /// that were copied for it.
     pub(super) fn reply_range<D: Device>(
