@@ -14,37 +14,34 @@ mod transfers;
 use std::net::SocketAddr;
 
 use rpcrdma_proto::connection::{
-    Action, CloseReason, Event as SessionEvent, PayloadPiece, SendOwner, ServedCallId, Session,
+    Action, CloseReason, Event as SessionEvent, SendOwner, ServedCallId, Session,
 };
-use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
 use tracing::{debug, info, warn};
 
 use super::Scratch;
 use super::events::{
     BeginError, CallParams, ConnectionCounters, DriverEvent, Items, OutgoingReplyError,
 };
-use super::exposure::KeyedWindow;
 use super::message::{WriteError, Writer};
 use crate::driver::error::ConnectError;
 use crate::fifo::Fifo;
-use crate::memory::{Buf, BufCache, MemoryError, Pool, PostedBuf};
+use crate::memory::{Buf, BufCache, MemoryError, Pool};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
-use crate::queue::{CompletionKind, Endpoint, MAX_SGE, ReceiveBuffer};
+use crate::queue::{CompletionKind, Endpoint, ReceiveBuffer};
+use exposing::Exposer;
 use liveness::IdleTracker;
 pub(crate) use liveness::ProbeResult;
 use logging::logs_calls;
 use retained::RetainedReceives;
+use sending::SendState;
 use slots::CallSlots;
 use transfers::Transfers;
 
-/// The maximum number of regions that a call exposes.
-const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
 /// The maximum number of requests of an action or a message, except those for segments of the peer.
 const BURST_REQUESTS: usize = 64;
-/// One in this many requests is signaled, which frees the places of the others in the send queue.
-const SIGNAL_INTERVAL: u32 = 16;
 
 /// A session with its transport.
+// The queue pair is dropped first, then the exposures, then the memory.
 #[derive(Debug)]
 pub(crate) struct Connection<D: Device> {
     /// The address of the other end.
@@ -54,28 +51,11 @@ pub(crate) struct Connection<D: Device> {
     /// The session's request for the connection itself.
     pub(crate) pending_action: Option<ConnectionAction>,
     slots: CallSlots<D>,
+    exposer: Exposer<D>,
     retained: RetainedReceives,
-    /// The pieces that follow the header of the message that is being sent.
-    pieces: Vec<PayloadPiece>,
-    /// True if the group of transmissions that is being sent refers to memory that was not copied.
-    has_uncopied_data: bool,
-    /// Zeros that are sent between data.
-    zeros: Option<PostedBuf>,
-    /// The maximum number of scatter/gather entries and of inline bytes of a Send.
-    max_sge: usize,
-    max_inline: u32,
-    pool: Pool<D>,
+    sending: SendState,
     transfers: Transfers,
-    free_windows: Vec<KeyedWindow<D>>,
-    /// True if memory is exposed by windows.
-    uses_windows: bool,
-    unsignaled: u32,
-    /// Calls whose fence was flushed. Their memory is released with the queue pair.
-    unfenced: Vec<u32>,
-    /// If more requests are in flight, the requests of one more message may not fit.
-    max_in_flight: usize,
-    /// True while it waits for room in the send queue.
-    pub(crate) is_stalled: bool,
+    pool: Pool<D>,
     pub(crate) events: Fifo<DriverEvent>,
     pub(crate) counters: ConnectionCounters,
     pub(crate) connect_error: Option<ConnectError>,
@@ -119,26 +99,18 @@ impl<D: Device> Connection<D> {
         pool: &Pool<D>,
     ) -> Self {
         let burst = BURST_REQUESTS + session.config().limits.max_segments as usize;
+        let max_in_flight = requests.saturating_sub(burst);
         Self {
             peer,
-            retained: RetainedReceives::default(),
-            pieces: Vec::new(),
-            has_uncopied_data: false,
-            zeros: None,
-            max_sge: pool.device().capabilities().max_sge.min(MAX_SGE),
-            max_inline: pool.device().capabilities().max_inline,
-            pool: pool.clone(),
-            transfers: Transfers::new(),
-            slots: CallSlots::new(),
             session,
             endpoint: None,
             pending_action: None,
-            free_windows: Vec::new(),
-            uses_windows,
-            unsignaled: 0,
-            unfenced: Vec::new(),
-            max_in_flight: requests.saturating_sub(burst),
-            is_stalled: false,
+            slots: CallSlots::new(),
+            exposer: Exposer::new(uses_windows),
+            retained: RetainedReceives::default(),
+            sending: SendState::new(pool.device().capabilities(), max_in_flight),
+            transfers: Transfers::new(),
+            pool: pool.clone(),
             events: Fifo::new(),
             counters: ConnectionCounters::default(),
             connect_error: None,
@@ -215,7 +187,7 @@ impl<D: Device> Connection<D> {
             }
             // A message that was sent, or one that could not be, may have created actions.
             let goes_on = sent || self.session.has_actions();
-            if self.is_stalled || !goes_on || self.session.is_at_rest() {
+            if self.sending.is_stalled() || !goes_on || self.session.is_at_rest() {
                 break;
             }
         }
@@ -249,8 +221,7 @@ impl<D: Device> Connection<D> {
 
     fn has_room(&mut self) -> bool {
         let in_flight = self.endpoint.as_ref().map_or(0, Endpoint::in_flight);
-        self.is_stalled = in_flight > self.max_in_flight;
-        !self.is_stalled
+        self.sending.has_room(in_flight)
     }
 
     fn perform(&mut self, action: Action, device: &D, receives: &mut BufCache) {
@@ -314,7 +285,7 @@ impl<D: Device> Connection<D> {
     /// Returns the buffer that was taken. Without it the connection is closed.
     // spec: rfc8166-4.5.4-b
     #[inline(always)]
-    fn or_close(&mut self, taken: Result<Buf, MemoryError>) -> Option<Buf> {
+    fn or_close<T>(&mut self, taken: Result<T, MemoryError>) -> Option<T> {
         match taken {
             Ok(buf) => Some(buf),
             Err(error) => {
@@ -376,7 +347,7 @@ impl<D: Device> Connection<D> {
             }
             WrContext::Probe => self.idle.reads += u64::from(done),
             WrContext::Fence(xid) if done => self.fenced(xid),
-            WrContext::Fence(xid) => self.unfenced.push(xid),
+            WrContext::Fence(xid) => self.exposer.fence_flushed(xid),
             WrContext::BeforeClose(reason) => {
                 self.pending_action = Some(ConnectionAction::Close(reason))
             }
@@ -431,11 +402,8 @@ impl<D: Device> Connection<D> {
                 .close()
                 .for_each(|work| self.request_completed(work, false));
         }
-        let mut unfenced = std::mem::take(&mut self.unfenced);
-        unfenced.drain(..).for_each(|xid| self.fenced_by_end(xid));
-        self.unfenced = unfenced;
-        self.free_windows.clear();
-        self.unsignaled = 0;
+        self.end_exposures();
+        self.sending.reset_queue();
         self.pending_action = None;
         self.wants_address = false;
         self.reset_idle();
