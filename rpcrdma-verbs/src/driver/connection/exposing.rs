@@ -13,7 +13,7 @@ use crate::queue::{BufRange, Endpoint};
 /// The maximum number of regions that a call exposes.
 const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
 
-/// Exposes memory, by windows or by registrations, and tracks what the queue pair still exposes.
+/// Exposes memory of calls, by windows or by registrations of exactly the exposed bytes.
 #[derive(Debug)]
 pub(super) struct Exposer<D: Device> {
     /// True if memory is exposed by windows.

@@ -20,7 +20,7 @@ const ZERO_BYTES: u32 = 4096;
 /// One in this many requests is signaled, which frees the places of the others in the send queue.
 const SIGNAL_INTERVAL: u32 = 16;
 
-/// The limits of Sends and of the send queue, and the message that is being sent.
+/// The limits of Sends and of the send queue, and the state of the message that is being sent.
 #[derive(Debug)]
 pub(super) struct SendState {
     /// The maximum number of scatter/gather entries and of inline bytes of a Send.
@@ -54,12 +54,12 @@ impl SendState {
         }
     }
 
-    /// Notes that the send queue is new.
+    /// Forgets the requests of the last send queue.
     pub(super) fn reset_queue(&mut self) {
         self.unsignaled = 0;
     }
 
-    /// Returns true, or waits for room, by the number of requests in flight.
+    /// Returns true if the requests of one more message fit. If not, the connection is stalled.
     #[inline(always)]
     pub(super) fn has_room(&mut self, in_flight: usize) -> bool {
         self.is_stalled = in_flight > self.max_in_flight;
@@ -84,8 +84,7 @@ impl SendState {
         (signaled, waits.then_some(WrContext::Send(what)))
     }
 
-    /// Returns the number of the first pieces of a transmission, which are copied. The others are
-    /// gathered.
+    /// Returns how many pieces of a transmission are copied. The pieces after them are gathered.
     fn copied_pieces(&self, pieces: &[PayloadPiece], share: TransmissionIndex) -> usize {
         // While one transmission of a group refers to data, another cannot copy them.
         let is_alone = share.number == 0 && share.last;
