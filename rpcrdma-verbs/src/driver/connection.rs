@@ -8,47 +8,40 @@ mod logging;
 mod receiving;
 mod retained;
 mod sending;
+mod slots;
 mod transfers;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use arrayvec::ArrayVec;
-use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{
-    Action, CloseReason, Event as SessionEvent, PayloadPiece, ReplyError, SendOwner, ServedCallId,
-    Session,
+    Action, CloseReason, Event as SessionEvent, SendOwner, ServedCallId, Session,
 };
-use rpcrdma_proto::transfer::{CallSpec, MAX_ITEMS, MAX_RESULTS};
-use tracing::{Span, debug, info, warn};
+use tracing::{debug, info, warn};
 
 use super::Scratch;
 use super::events::{
-    BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, Items, OutgoingCallError,
-    OutgoingReplyError,
+    BeginError, CallParams, ConnectionCounters, DriverEvent, Items, OutgoingReplyError,
 };
-use super::exposure::{ExposedRegion, KeyedWindow};
-use super::message::{Message, WriteError, Writer};
-use super::peer_limits::{HeldMemory, PeerLimits};
+use super::message::{WriteError, Writer};
 use crate::driver::error::ConnectError;
 use crate::fifo::Fifo;
-use crate::memory::{Buf, BufCache, MemoryError, Pool, PostedBuf};
+use crate::memory::{Buf, BufCache, MemoryError, Pool};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
-use crate::queue::{CompletionKind, Endpoint, ExtraSegments, MAX_SGE, ReceiveBuffer};
-use ending::unshared;
+use crate::queue::{CompletionKind, Endpoint, ReceiveBuffer};
+use exposing::Exposer;
 use liveness::IdleTracker;
 pub(crate) use liveness::ProbeResult;
-use logging::{logs_calls, span_of};
-use retained::RetainedReceive;
+use logging::logs_calls;
+use retained::RetainedReceives;
+use sending::SendState;
+use slots::CallSlots;
+use transfers::Transfers;
 
-/// The maximum number of regions that a call exposes.
-const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
 /// The maximum number of requests of an action or a message, except those for segments of the peer.
 const BURST_REQUESTS: usize = 64;
-/// One in this many requests is signaled, which frees the places of the others in the send queue.
-const SIGNAL_INTERVAL: u32 = 16;
 
 /// A session with its transport.
+// The queue pair is dropped first, then the exposures, then the memory.
 #[derive(Debug)]
 pub(crate) struct Connection<D: Device> {
     /// The address of the other end.
@@ -57,45 +50,12 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) endpoint: Option<Endpoint<D, WrContext>>,
     /// The session's request for the connection itself.
     pub(crate) pending_action: Option<ConnectionAction>,
-    // Indexed by the slots of the engine. It reuses the slot that was freed last, so there are as
-    // many as were ever used at once.
-    calls: Vec<OutgoingCall<D>>,
-    served: Vec<IncomingCall>,
-    /// The message of the next call, whose slot is not known before it is written.
-    spare_message: Message,
-    /// Receive buffers that the session has retained.
-    retained: Vec<Option<RetainedReceive>>,
-    free_buffer_ids: Vec<usize>,
-    /// Memory for the segment lists of receive buffers, and for the item lists of calls.
-    #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
-    spare_segments: Vec<Box<ExtraSegments>>,
-    #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
-    spare_items: Vec<Box<Items>>,
-    /// The pieces that follow the header of the message that is being sent.
-    pieces: Vec<PayloadPiece>,
-    /// True if the group of transmissions that is being sent refers to memory that was not copied.
-    has_uncopied_data: bool,
-    /// Zeros that are sent between data.
-    zeros: Option<PostedBuf>,
-    /// The maximum number of scatter/gather entries and of inline bytes of a Send.
-    max_sge: usize,
-    max_inline: u32,
+    slots: CallSlots<D>,
+    exposer: Exposer<D>,
+    retained: RetainedReceives,
+    sending: SendState,
+    transfers: Transfers,
     pool: Pool<D>,
-    /// The limits of what the peer's calls have.
-    pub(crate) peer_limits: Option<Arc<dyn PeerLimits>>,
-    /// A time before which no transfer has to end, in microseconds.
-    pub(crate) transfer_due: u64,
-    free_windows: Vec<KeyedWindow<D>>,
-    /// True if memory is exposed by windows.
-    uses_windows: bool,
-    unsignaled: u32,
-    /// Calls whose fence was flushed. Their memory is released with the queue pair.
-    unfenced: Vec<u32>,
-    /// If more requests are in flight, the requests of one more message may not fit.
-    max_in_flight: usize,
-    reads: Vec<(u32, Segment)>,
-    /// True while it waits for room in the send queue.
-    pub(crate) is_stalled: bool,
     pub(crate) events: Fifo<DriverEvent>,
     pub(crate) counters: ConnectionCounters,
     pub(crate) connect_error: Option<ConnectError>,
@@ -130,67 +90,6 @@ pub(crate) enum WrContext {
     BeforeClose(CloseReason),
 }
 
-/// An outgoing call.
-#[derive(Debug)]
-struct OutgoingCall<D: Device> {
-    message: Message,
-    // These are heap-allocated, since most slots of most connections never use them.
-    results: Vec<PostedBuf>,
-    call_message: Option<PostedBuf>,
-    reply: Option<PostedBuf>,
-    exposed: Vec<ExposedRegion<D>>,
-    span: Span,
-    /// The XID of the ended call whose buffers were not taken, with the lengths of its results.
-    ended_xid: Option<u32>,
-    result_lengths: ArrayVec<u32, MAX_RESULTS>,
-}
-
-impl<D: Device> OutgoingCall<D> {
-    /// Takes the buffers for results that nothing else uses, each with the bytes that were written.
-    fn take_results(&mut self) -> ArrayVec<Buf, MAX_RESULTS> {
-        let mut results: ArrayVec<Buf, MAX_RESULTS> = unshared(self.results.drain(..));
-        for (number, result) in results.iter_mut().enumerate() {
-            result.set_len(self.result_lengths.get(number).copied().unwrap_or(0));
-        }
-        results
-    }
-}
-
-/// A call of the peer.
-#[derive(Debug, Default)]
-struct IncomingCall {
-    /// The buffer into which the whole call is assembled, and the offset at which it begins.
-    assembly: Option<(PostedBuf, u32)>,
-    reply: Message,
-    /// The reply, if it is written to the Reply chunk.
-    long_reply: Option<PostedBuf>,
-    /// The memory that the call has, and then its reply, as the peer's limits count it.
-    held: Option<HeldMemory>,
-}
-
-impl<D: Device> Default for OutgoingCall<D> {
-    fn default() -> Self {
-        Self {
-            message: Message::default(),
-            results: Vec::new(),
-            call_message: None,
-            reply: None,
-            exposed: Vec::new(),
-            span: Span::none(),
-            ended_xid: None,
-            result_lengths: ArrayVec::new(),
-        }
-    }
-}
-
-/// Returns the entry of a slot of the engine, which bounds the number of slots.
-fn slot_mut<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
-    if place >= places.len() {
-        places.resize_with(place + 1, T::default);
-    }
-    places.get_mut(place)
-}
-
 impl<D: Device> Connection<D> {
     pub(crate) fn new(
         peer: SocketAddr,
@@ -200,33 +99,18 @@ impl<D: Device> Connection<D> {
         pool: &Pool<D>,
     ) -> Self {
         let burst = BURST_REQUESTS + session.config().limits.max_segments as usize;
+        let max_in_flight = requests.saturating_sub(burst);
         Self {
             peer,
-            spare_segments: Vec::new(),
-            spare_items: Vec::new(),
-            pieces: Vec::new(),
-            has_uncopied_data: false,
-            zeros: None,
-            max_sge: pool.device().capabilities().max_sge.min(MAX_SGE),
-            max_inline: pool.device().capabilities().max_inline,
-            pool: pool.clone(),
-            peer_limits: None,
-            transfer_due: u64::MAX,
-            calls: Vec::new(),
-            served: Vec::new(),
-            spare_message: Message::default(),
             session,
             endpoint: None,
             pending_action: None,
-            retained: Vec::new(),
-            free_buffer_ids: Vec::new(),
-            free_windows: Vec::new(),
-            uses_windows,
-            unsignaled: 0,
-            unfenced: Vec::new(),
-            max_in_flight: requests.saturating_sub(burst),
-            reads: Vec::new(),
-            is_stalled: false,
+            slots: CallSlots::new(),
+            exposer: Exposer::new(uses_windows),
+            retained: RetainedReceives::default(),
+            sending: SendState::new(pool.device().capabilities(), max_in_flight),
+            transfers: Transfers::new(),
+            pool: pool.clone(),
             events: Fifo::new(),
             counters: ConnectionCounters::default(),
             connect_error: None,
@@ -240,91 +124,25 @@ impl<D: Device> Connection<D> {
     pub(crate) fn call(
         &mut self,
         request: &mut CallParams,
-        write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<u32, BeginError> {
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<u32, BeginError> {
         // An earlier call in the same slot may have been cancelled.
         self.take_events();
-        let Self {
-            spare_message: message,
-            session,
-            calls,
-            ..
-        } = self;
-        message.reset();
-        let written = write(&mut Writer::new(message)).map_err(OutgoingCallError::Write);
-        match written.and_then(|()| begin(session, message, request)) {
-            Ok(xid) => {
-                if let Some(place) = message.head.first_chunk_mut() {
-                    *place = xid.to_be_bytes();
-                }
-                if let Some(outgoing) = slot_mut(calls, session.call_slot(xid)) {
-                    // The slot's old message becomes the spare message.
-                    std::mem::swap(&mut outgoing.message, message);
-                    outgoing.results.clear();
-                    if !request.results.is_empty() {
-                        outgoing
-                            .results
-                            .extend(request.results.drain(..).map(PostedBuf::from));
-                    }
-                    outgoing.ended_xid = None;
-                    outgoing.span = if logs_calls() {
-                        span_of(request.span.take(), xid, outgoing.message.length())
-                    } else {
-                        Span::none()
-                    };
-                }
-                Ok(xid)
-            }
-            Err(error) => {
-                let memory = CallBuffers {
-                    items: unshared(message.take_items()),
-                    results: std::mem::take(&mut request.results),
-                };
-                Err(BeginError {
-                    error,
-                    buffers: Box::new(memory),
-                })
-            }
-        }
+        self.slots.call(&mut self.session, request, write)
     }
 
     /// Replies to a call of the peer with the RPC message that `write` writes.
     pub(crate) fn reply(
         &mut self,
         call: ServedCallId,
-        write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<(), OutgoingReplyError> {
-        // The message in the slot may be in flight. It is replaced only after the session has
-        // accepted the reply.
-        let mut message = std::mem::take(&mut self.spare_message);
-        message.reset();
-        let written = write(&mut Writer::new(&mut message)).map_err(OutgoingReplyError::Write);
-        let replied = written.and_then(|()| {
-            self.reply_with(call, &mut message)
-                .map_err(OutgoingReplyError::Reply)
-        });
-        self.spare_message = message;
-        replied
-    }
-
-    /// Replies to a call of the peer with a message that is already written, and takes the message.
-    fn reply_with(
-        &mut self,
-        call: ServedCallId,
-        message: &mut Message,
-    ) -> std::result::Result<(), ReplyError> {
-        let place = self.session.served_slot(call);
-        let incoming = slot_mut(&mut self.served, place).ok_or(ReplyError::Ended)?;
-        self.session
-            .reply(call, message.length(), message.results())?;
-        std::mem::swap(&mut incoming.reply, message);
-        Ok(())
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<(), OutgoingReplyError> {
+        self.slots.reply(&mut self.session, call, write)
     }
 
     /// Recycles the item list of a call.
-    pub(crate) fn recycle(&mut self, mut items: Box<Items>) {
-        items.clear();
-        self.spare_items.push(items);
+    pub(crate) fn recycle(&mut self, items: Box<Items>) {
+        self.retained.recycle_items(items);
     }
 
     /// Performs all actions of the session for which the send queue has room, and posts the
@@ -369,7 +187,7 @@ impl<D: Device> Connection<D> {
             }
             // A message that was sent, or one that could not be, may have created actions.
             let goes_on = sent || self.session.has_actions();
-            if self.is_stalled || !goes_on || self.session.is_at_rest() {
+            if self.sending.is_stalled() || !goes_on || self.session.is_at_rest() {
                 break;
             }
         }
@@ -403,8 +221,7 @@ impl<D: Device> Connection<D> {
 
     fn has_room(&mut self) -> bool {
         let in_flight = self.endpoint.as_ref().map_or(0, Endpoint::in_flight);
-        self.is_stalled = in_flight > self.max_in_flight;
-        !self.is_stalled
+        self.sending.has_room(in_flight)
     }
 
     fn perform(&mut self, action: Action, device: &D, receives: &mut BufCache) {
@@ -468,7 +285,7 @@ impl<D: Device> Connection<D> {
     /// Returns the buffer that was taken. Without it the connection is closed.
     // spec: rfc8166-4.5.4-b
     #[inline(always)]
-    fn or_close(&mut self, taken: Result<Buf, MemoryError>) -> Option<Buf> {
+    fn or_close<T>(&mut self, taken: Result<T, MemoryError>) -> Option<T> {
         match taken {
             Ok(buf) => Some(buf),
             Err(error) => {
@@ -530,7 +347,7 @@ impl<D: Device> Connection<D> {
             }
             WrContext::Probe => self.idle.reads += u64::from(done),
             WrContext::Fence(xid) if done => self.fenced(xid),
-            WrContext::Fence(xid) => self.unfenced.push(xid),
+            WrContext::Fence(xid) => self.exposer.fence_flushed(xid),
             WrContext::BeforeClose(reason) => {
                 self.pending_action = Some(ConnectionAction::Close(reason))
             }
@@ -570,7 +387,7 @@ impl<D: Device> Connection<D> {
             SessionEvent::PropertiesChanged
             | SessionEvent::PropertyAnswered { .. }
             | SessionEvent::PeerError { .. } => {}
-            SessionEvent::Operation { operation } => drop(self.release_receive(operation.buffer)),
+            SessionEvent::Operation { operation } => drop(self.retained.release(operation.buffer)),
             SessionEvent::Closed { reason, is_final } => {
                 self.log_closed(reason);
                 self.events.push(DriverEvent::Closed { reason, is_final });
@@ -585,50 +402,13 @@ impl<D: Device> Connection<D> {
                 .close()
                 .for_each(|work| self.request_completed(work, false));
         }
-        let mut unfenced = std::mem::take(&mut self.unfenced);
-        unfenced.drain(..).for_each(|xid| self.fenced_by_end(xid));
-        self.unfenced = unfenced;
-        self.free_windows.clear();
-        self.unsignaled = 0;
+        self.end_exposures();
+        self.sending.reset_queue();
         self.pending_action = None;
         self.wants_address = false;
         self.reset_idle();
         self.session.lost(now, reason);
     }
-}
-
-/// Begins a call whose message is written.
-fn begin(
-    session: &mut Session,
-    message: &Message,
-    request: &CallParams,
-) -> Result<u32, OutgoingCallError> {
-    let CallParams {
-        results,
-        max_reply: largest_reply,
-        reducible,
-        resend,
-        deadline,
-        ..
-    } = request;
-    let (mut items, mut wanted) = (ArrayVec::new(), ArrayVec::new());
-    message.collect_items(&mut items);
-    message
-        .collect_result_specs(results, &mut wanted)
-        .map_err(OutgoingCallError::Write)?;
-    let call = CallSpec {
-        length: message.length(),
-        items: &items,
-        max_reply: *largest_reply,
-        results: &wanted,
-        reducible: *reducible,
-    };
-    let begun = if *resend {
-        session.call(&call, *deadline)
-    } else {
-        session.call_once(&call, *deadline)
-    };
-    begun.map_err(OutgoingCallError::Call)
 }
 
 /// Closes a connection for which no memory is available.

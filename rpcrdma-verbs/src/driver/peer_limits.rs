@@ -66,7 +66,7 @@ impl<D: Device> Driver<D> {
     /// Limits what the calls of a connection's peer have.
     pub(crate) fn limit_peer(&mut self, id: ConnectionId, limits: Arc<dyn PeerLimits>) {
         if let Some(connection) = self.get_mut(id) {
-            connection.peer_limits = Some(limits);
+            connection.limit_peer(limits);
         }
     }
 

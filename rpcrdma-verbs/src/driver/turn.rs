@@ -287,7 +287,7 @@ impl<D: Device> Driver<D> {
             .connections()
             .map(|connection| {
                 let timeout = connection.session.poll_timeout().unwrap_or(u64::MAX);
-                timeout.min(connection.transfer_due)
+                timeout.min(connection.transfer_deadline())
             })
             .min();
         self.next_deadline = next.unwrap_or(u64::MAX).min(self.alarm);
@@ -344,7 +344,7 @@ impl<D: Device> Driver<D> {
             Some(ConnectionAction::Connect) => self.start_connect(id, now),
             Some(ConnectionAction::TimeTransfers) => {
                 connection.time_transfers(now);
-                let due = connection.transfer_due;
+                let due = connection.transfer_deadline();
                 self.next_deadline = self.next_deadline.min(due);
             }
             Some(ConnectionAction::Close(reason)) => {

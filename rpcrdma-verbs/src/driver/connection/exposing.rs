@@ -3,11 +3,75 @@
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{CallRegion, Exposure};
+use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
 
-use super::{Connection, MAX_EXPOSURES, WrContext};
+use super::{Connection, WrContext};
 use crate::driver::exposure::{ExposedRegion, KeyedWindow, WindowBinding};
 use crate::provider::{Access, Device, Operation};
-use crate::queue::BufRange;
+use crate::queue::{BufRange, Endpoint};
+
+/// The maximum number of regions that a call exposes.
+const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
+
+/// Exposes memory of calls, by windows or by registrations of exactly the exposed bytes.
+#[derive(Debug)]
+pub(super) struct Exposer<D: Device> {
+    /// True if memory is exposed by windows.
+    uses_windows: bool,
+    free_windows: Vec<KeyedWindow<D>>,
+    /// Calls whose fence was flushed. Their memory is released with the queue pair.
+    unfenced: Vec<u32>,
+}
+
+impl<D: Device> Exposer<D> {
+    pub(super) const fn new(uses_windows: bool) -> Self {
+        Self {
+            uses_windows,
+            free_windows: Vec::new(),
+            unfenced: Vec::new(),
+        }
+    }
+
+    /// Exposes a part of a buffer. A window is bound by a request of the queue pair.
+    fn expose(
+        &mut self,
+        part: BufRange,
+        access: Access,
+        device: &D,
+        endpoint: Option<&mut Endpoint<D, WrContext>>,
+    ) -> Option<ExposedRegion<D>> {
+        if !self.uses_windows {
+            let range = (part.offset, part.length);
+            return ExposedRegion::register(device, part.buf, range, access).ok();
+        }
+        let mut bound = self
+            .free_windows
+            .pop()
+            .or_else(|| KeyedWindow::new(device).ok())?;
+        let bind = Operation::Bind {
+            window: bound.number(),
+            key: bound.next_key(),
+            access,
+        };
+        let memory = part.buf.clone();
+        let pushed = endpoint?.push(bind, [part], false, WrContext::Intermediate);
+        pushed.then(|| ExposedRegion::Window(WindowBinding::new(bound, memory)))
+    }
+
+    /// Recycles the windows of regions that are inaccessible. The registrations end.
+    fn recycle(&mut self, exposed: impl Iterator<Item = ExposedRegion<D>>) {
+        for region in exposed {
+            if let ExposedRegion::Window(window) = region {
+                self.free_windows.extend(window.release_window());
+            }
+        }
+    }
+
+    /// Notes that the fence of a call was flushed.
+    pub(super) fn fence_flushed(&mut self, xid: u32) {
+        self.unfenced.push(xid);
+    }
+}
 
 impl<D: Device> Connection<D> {
     /// Exposes the memory of a call. The binds precede the call in the same queue.
@@ -27,64 +91,29 @@ impl<D: Device> Connection<D> {
 
     fn expose_one(&mut self, xid: u32, exposure: Exposure, device: &D) -> Option<Segment> {
         let Exposure { region, length } = exposure;
-        let outgoing = self.calls.get_mut(self.session.call_slot(xid))?;
-        let (memory, from) = match region {
-            CallRegion::Item(number) => outgoing
-                .message
-                .source(number)
-                .map(|(buf, from)| (buf.clone(), from))?,
-            CallRegion::Result(number) => (outgoing.results.get(number)?.clone(), 0),
-            CallRegion::Call => {
-                let mut whole = self.pool.take(length).ok()?;
-                outgoing.message.copy(0..length, whole.as_full_mut());
-                whole.set_len(length);
-                self.counters.copied += u64::from(length);
-                (outgoing.call_message.insert(whole.into()).clone(), 0)
-            }
-            CallRegion::Reply => (
-                outgoing
-                    .reply
-                    .insert(self.pool.take(length).ok()?.into())
-                    .clone(),
-                0,
-            ),
-        };
+        let outgoing = self.slots.outgoing_mut(self.session.call_slot(xid))?;
+        let (memory, from) = outgoing.region(region, length, &self.pool)?;
+        if region == CallRegion::Call {
+            self.counters.copied += u64::from(length);
+        }
         let access = if region.is_written() {
             Access::REMOTE_WRITE
         } else {
             Access::REMOTE_READ
         };
-        let slice = memory.slice(from, length)?;
-        let exposed = if self.uses_windows {
-            let mut bound = self
-                .free_windows
-                .pop()
-                .or_else(|| KeyedWindow::new(device).ok())?;
-            let (window, key) = (bound.number(), bound.next_key());
-            let part = BufRange {
-                buf: memory.clone(),
-                offset: from,
-                length,
-            };
-            let pushed = self.endpoint.as_mut()?.push(
-                Operation::Bind {
-                    window,
-                    key,
-                    access,
-                },
-                [part],
-                false,
-                WrContext::Intermediate,
-            );
-            pushed.then_some(())?;
-            ExposedRegion::Window(WindowBinding::new(bound, memory))
-        } else {
-            ExposedRegion::register(device, memory, (from, length), access).ok()?
+        let address = memory.slice(from, length)?.address;
+        let part = BufRange {
+            buf: memory,
+            offset: from,
+            length,
         };
+        let exposed = self
+            .exposer
+            .expose(part, access, device, self.endpoint.as_mut())?;
         let segment = Segment {
             handle: exposed.key(),
             length,
-            offset: slice.address,
+            offset: address,
         };
         outgoing.exposed.push(exposed);
         Some(segment)
@@ -93,7 +122,7 @@ impl<D: Device> Connection<D> {
     /// Makes the memory of a call inaccessible. The peer may have invalidated one of the keys.
     pub(super) fn fence(&mut self, xid: u32, invalidated: Option<u32>) {
         let place = self.session.call_slot(xid);
-        let Some(outgoing) = self.calls.get_mut(place) else {
+        let Some(outgoing) = self.slots.outgoing_mut(place) else {
             return;
         };
         let Some(endpoint) = self.endpoint.as_mut() else {
@@ -121,11 +150,20 @@ impl<D: Device> Connection<D> {
         }
     }
 
+    /// Releases the memory of calls whose fence was flushed, and all windows: the queue pair is
+    /// gone.
+    pub(super) fn end_exposures(&mut self) {
+        let mut unfenced = std::mem::take(&mut self.exposer.unfenced);
+        unfenced.drain(..).for_each(|xid| self.fenced_by_end(xid));
+        self.exposer.unfenced = unfenced;
+        self.exposer.free_windows.clear();
+    }
+
     /// Makes the memory of a call inaccessible after the queue pair is gone: windows and
     /// registrations end.
-    pub(super) fn fenced_by_end(&mut self, xid: u32) {
+    fn fenced_by_end(&mut self, xid: u32) {
         let place = self.session.call_slot(xid);
-        if let Some(outgoing) = self.calls.get_mut(place) {
+        if let Some(outgoing) = self.slots.outgoing_mut(place) {
             outgoing.exposed.clear();
         }
         self.session.fenced(xid);
@@ -135,12 +173,8 @@ impl<D: Device> Connection<D> {
     /// its registrations end.
     pub(super) fn fenced(&mut self, xid: u32) {
         let place = self.session.call_slot(xid);
-        if let Some(outgoing) = self.calls.get_mut(place) {
-            for exposed in outgoing.exposed.drain(..) {
-                if let ExposedRegion::Window(window) = exposed {
-                    self.free_windows.extend(window.release_window());
-                }
-            }
+        if let Some(outgoing) = self.slots.outgoing_mut(place) {
+            self.exposer.recycle(outgoing.exposed.drain(..));
         }
         self.session.fenced(xid);
     }

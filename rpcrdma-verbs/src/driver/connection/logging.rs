@@ -36,7 +36,7 @@ impl<D: Device> Connection<D> {
     /// Logs the reply to a call in its span, with the transfer method.
     #[cold]
     pub(super) fn log_replied(&self, place: usize, reply: &ReplyLocation) {
-        if let Some(outgoing) = self.calls.get(place) {
+        if let Some(outgoing) = self.slots.outgoing(place) {
             let inline = reply.inline.len();
             debug!(parent: &outgoing.span, inline, long = reply.long, "replied");
         }
@@ -54,7 +54,7 @@ impl<D: Device> Connection<D> {
             }
             SendOwner::Header => return,
         };
-        let Some(outgoing) = self.calls.get(self.session.call_slot(xid)) else {
+        let Some(outgoing) = self.slots.outgoing(self.session.call_slot(xid)) else {
             return;
         };
         if outgoing.span.is_disabled() {

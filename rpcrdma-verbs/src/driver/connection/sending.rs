@@ -4,20 +4,109 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
-    PayloadPiece, SendOwner, ServedCallId, Session, TransmissionIndex, Transmit,
+    PayloadPiece, SendOwner, ServedCallId, TransmissionIndex, Transmit,
 };
 
 use super::logging::logs_calls;
-use super::{
-    Connection, IncomingCall, OutgoingCall, SIGNAL_INTERVAL, WrContext, close_without_memory,
-};
+use super::{Connection, WrContext, close_without_memory};
 use crate::driver::message::Message;
-use crate::memory::{Buf, PostedBuf};
-use crate::provider::{Device, Operation, RemoteMemory};
+use crate::memory::{Buf, MemoryError, Pool, PostedBuf};
+use crate::provider::{Capabilities, Device, Operation, RemoteMemory};
 use crate::queue::{BufRange, MAX_SGE};
 
 /// The length of the buffer of zeros that are sent between data.
 const ZERO_BYTES: u32 = 4096;
+
+/// One in this many requests is signaled, which frees the places of the others in the send queue.
+const SIGNAL_INTERVAL: u32 = 16;
+
+/// The limits of Sends and of the send queue, and the state of the message that is being sent.
+#[derive(Debug)]
+pub(super) struct SendState {
+    /// The maximum number of scatter/gather entries and of inline bytes of a Send.
+    max_sge: usize,
+    max_inline: u32,
+    /// If more requests are in flight, the requests of one more message may not fit.
+    max_in_flight: usize,
+    /// True while the connection waits for room in the send queue.
+    is_stalled: bool,
+    /// The number of Sends since the last one that was signaled.
+    unsignaled: u32,
+    /// The pieces that follow the header of the message that is being sent.
+    pieces: Vec<PayloadPiece>,
+    /// True if the group of transmissions that is being sent refers to memory that was not copied.
+    has_uncopied_data: bool,
+    /// Zeros that are sent between data.
+    zeros: Option<PostedBuf>,
+}
+
+impl SendState {
+    pub(super) fn new(capabilities: &Capabilities, max_in_flight: usize) -> Self {
+        Self {
+            max_sge: capabilities.max_sge.min(MAX_SGE),
+            max_inline: capabilities.max_inline,
+            max_in_flight,
+            is_stalled: false,
+            unsignaled: 0,
+            pieces: Vec::new(),
+            has_uncopied_data: false,
+            zeros: None,
+        }
+    }
+
+    /// Forgets the requests of the last send queue.
+    pub(super) fn reset_queue(&mut self) {
+        self.unsignaled = 0;
+    }
+
+    /// Returns true if the requests of one more message fit. If not, the connection is stalled.
+    #[inline(always)]
+    pub(super) fn has_room(&mut self, in_flight: usize) -> bool {
+        self.is_stalled = in_flight > self.max_in_flight;
+        !self.is_stalled
+    }
+
+    /// Returns true while the connection waits for room in the send queue.
+    #[inline(always)]
+    pub(super) fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// Decides whether the next Send is signaled, and returns its context if something waits for
+    /// it.
+    #[inline]
+    fn next_signal(&mut self, what: SendOwner, waits: bool) -> (bool, Option<WrContext>) {
+        self.unsignaled += 1;
+        let signaled = waits || self.unsignaled >= SIGNAL_INTERVAL;
+        if signaled {
+            self.unsignaled = 0;
+        }
+        (signaled, waits.then_some(WrContext::Send(what)))
+    }
+
+    /// Returns how many pieces of a transmission are copied. The pieces after them are gathered.
+    fn copied_pieces(&self, pieces: &[PayloadPiece], share: TransmissionIndex) -> usize {
+        // While one transmission of a group refers to data, another cannot copy them.
+        let is_alone = share.number == 0 && share.last;
+        let gathers =
+            sge_count(pieces) <= self.max_sge && (is_alone || self.max_sge >= TRANSMISSION_SGE);
+        pieces
+            .iter()
+            .position(|piece| gathers && matches!(piece, PayloadPiece::Data(_)))
+            .unwrap_or(pieces.len())
+    }
+
+    /// Returns the buffer of zeros. The engine never requests more zeros at once.
+    fn zeros<D: Device>(&mut self, pool: &Pool<D>) -> Result<PostedBuf, MemoryError> {
+        if let Some(zeros) = &self.zeros {
+            return Ok(zeros.clone());
+        }
+        let mut buf = pool.take(ZERO_BYTES)?;
+        buf.as_full_mut().fill(0);
+        buf.set_len(ZERO_BYTES);
+        Ok(self.zeros.insert(buf.into()).clone())
+    }
+}
 
 impl<D: Device> Connection<D> {
     /// Sends a message whose header is in the scratch memory.
@@ -75,16 +164,15 @@ impl<D: Device> Connection<D> {
     ) -> bool {
         let Self {
             session,
-            calls,
-            served,
+            slots,
             endpoint: Some(endpoint),
-            max_inline: inline,
+            sending,
             ..
         } = self
         else {
             return false;
         };
-        let Some(out) = (total <= *inline)
+        let Some(out) = (total <= sending.max_inline)
             .then(|| endpoint.inline_room(total))
             .flatten()
         else {
@@ -97,13 +185,13 @@ impl<D: Device> Connection<D> {
             ..
         } = *transmit;
         write_message(
-            message(session, calls, served, what),
+            slots.message_mut(session, what),
             session.inline_parts(what),
             (scratch, header),
             out,
         );
         watch(out);
-        let (signaled, work) = next_signal(&mut self.unsignaled, what, waits);
+        let (signaled, work) = sending.next_signal(what, waits);
         endpoint.push_inline(invalidate, total, signaled, work);
         true
     }
@@ -125,21 +213,16 @@ impl<D: Device> Connection<D> {
             invalidate,
             ..
         } = *transmit;
-        let Self {
-            session,
-            calls,
-            served,
-            ..
-        } = self;
+        let Self { session, slots, .. } = self;
         write_message(
-            message(session, calls, served, what),
+            slots.message_mut(session, what),
             session.inline_parts(what),
             (scratch, header),
             buf.as_full_mut(),
         );
         buf.set_len(total);
         watch(&buf);
-        let (signaled, work) = next_signal(&mut self.unsignaled, what, waits);
+        let (signaled, work) = self.sending.next_signal(what, waits);
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.push_whole(
                 Operation::Send { invalidate },
@@ -153,7 +236,7 @@ impl<D: Device> Connection<D> {
 
     /// Returns the message of a call or a reply.
     fn message(&mut self, what: SendOwner) -> Option<&mut Message> {
-        message(&self.session, &mut self.calls, &mut self.served, what)
+        self.slots.message_mut(&self.session, what)
     }
 
     /// Posts a Send.
@@ -164,7 +247,7 @@ impl<D: Device> Connection<D> {
         parts: ArrayVec<BufRange, MAX_SGE>,
         waits: bool,
     ) {
-        let (signaled, work) = next_signal(&mut self.unsignaled, what, waits);
+        let (signaled, work) = self.sending.next_signal(what, waits);
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.push(
                 Operation::Send { invalidate },
@@ -184,38 +267,18 @@ impl<D: Device> Connection<D> {
         scratch: &[u8],
         watch: &mut impl FnMut(&[u8]),
     ) {
-        let Transmit {
-            owner: what,
-            header,
-            invalidate,
-            ..
-        } = *transmit;
-        let mut written = Some(false);
-        if share.number == 0 {
-            if logs_calls() {
-                self.trace(what, scratch);
-            }
-            written = if let SendOwner::Reply { call } = what {
-                self.push_writes(call)
-            } else {
-                Some(false)
-            };
-            self.has_uncopied_data = written == Some(true);
-        }
-        let mut pieces = std::mem::take(&mut self.pieces);
+        let what = transmit.owner;
+        let written = if share.number == 0 {
+            self.begin_group(what, scratch)
+        } else {
+            Some(false)
+        };
+        let mut pieces = std::mem::take(&mut self.sending.pieces);
         pieces.clear();
         pieces.extend(self.session.payload_pieces(transmit));
-        // While one transmission of a group refers to data, another cannot copy them.
-        let is_alone = share.number == 0 && share.last;
-        let gathers =
-            sge_count(&pieces) <= self.max_sge && (is_alone || self.max_sge >= TRANSMISSION_SGE);
-        let first = pieces
-            .iter()
-            .position(|piece| gathers && matches!(piece, PayloadPiece::Data(_)))
-            .unwrap_or(pieces.len());
-        let (copied, data) = pieces.split_at(first);
-        let head = written
-            .and_then(|_| self.copy_head(what, scratch.get(..header).unwrap_or_default(), copied));
+        let (copied, data) = pieces.split_at(self.sending.copied_pieces(&pieces, share));
+        let header = scratch.get(..transmit.header).unwrap_or_default();
+        let head = written.and_then(|_| self.copy_head(what, header, copied));
         let sent = head.and_then(|head| {
             watch(&head);
             let mut parts = ArrayVec::<BufRange, MAX_SGE>::new();
@@ -226,21 +289,32 @@ impl<D: Device> Connection<D> {
             });
             self.add_data(what, data, &mut parts).then_some(parts)
         });
-        self.has_uncopied_data |= !data.is_empty();
-        self.pieces = pieces;
-        let Some(parts) = sent else {
-            // The connection will be closed, which returns the rest of the group.
-            if share.last {
-                self.released(what);
-            }
-            return;
-        };
-        self.counters.sends += 1;
-        let waits = share.last && self.has_uncopied_data;
-        self.send(what, invalidate, parts, waits);
-        if share.last && !self.has_uncopied_data {
+        self.sending.has_uncopied_data |= !data.is_empty();
+        self.sending.pieces = pieces;
+        let waits = share.last && self.sending.has_uncopied_data;
+        let is_sent = sent.is_some();
+        if let Some(parts) = sent {
+            self.counters.sends += 1;
+            self.send(what, transmit.invalidate, parts, waits);
+        }
+        // If it is not sent, the connection will be closed, which returns the rest of the group.
+        if share.last && !(is_sent && waits) {
             self.released(what);
         }
+    }
+
+    /// Begins a group of transmissions: writes a reply to the peer's chunks. Returns the same as
+    /// `push_writes`.
+    fn begin_group(&mut self, what: SendOwner, header: &[u8]) -> Option<bool> {
+        if logs_calls() {
+            self.trace(what, header);
+        }
+        let written = match what {
+            SendOwner::Reply { call } => self.push_writes(call),
+            _ => Some(false),
+        };
+        self.sending.has_uncopied_data = written == Some(true);
+        written
     }
 
     /// Returns a buffer with a header and the pieces that follow it.
@@ -284,7 +358,7 @@ impl<D: Device> Connection<D> {
     ) -> bool {
         for piece in pieces {
             let part = match piece {
-                PayloadPiece::Zeros(count) => self.zeros().map(|buf| BufRange {
+                PayloadPiece::Zeros(count) => self.take_zeros().map(|buf| BufRange {
                     buf,
                     offset: 0,
                     length: *count,
@@ -308,21 +382,16 @@ impl<D: Device> Connection<D> {
         true
     }
 
-    /// Returns the buffer of zeros. The engine never requests more zeros at once.
-    fn zeros(&mut self) -> Option<PostedBuf> {
-        if self.zeros.is_none() {
-            let mut buf = self.take_buf_cold(ZERO_BYTES)?;
-            buf.as_full_mut().fill(0);
-            buf.set_len(ZERO_BYTES);
-            self.zeros = Some(buf.into());
-        }
-        self.zeros.clone()
+    /// Returns the buffer of zeros. Without it the connection is closed.
+    fn take_zeros(&mut self) -> Option<PostedBuf> {
+        let taken = self.sending.zeros(&self.pool);
+        self.or_close(taken)
     }
 
     /// Writes a reply to the peer's chunks. Returns whether there are any, or `None` if there is no
     /// memory.
     fn push_writes(&mut self, call: ServedCallId) -> Option<bool> {
-        let Some(incoming) = self.served.get_mut(self.session.served_slot(call)) else {
+        let Some(incoming) = self.slots.incoming_mut(self.session.served_slot(call)) else {
             return Some(false);
         };
         let Some(endpoint) = &mut self.endpoint else {
@@ -330,35 +399,14 @@ impl<D: Device> Connection<D> {
         };
         let mut any = false;
         for write in self.session.writes(call) {
-            let length = write.range.end - write.range.start;
-            let part = match incoming.reply.source_at(write.range.start) {
-                Some((buf, from)) => BufRange {
-                    buf: buf.clone(),
-                    offset: from,
-                    length,
-                },
-                None => {
-                    if incoming.long_reply.is_none() {
-                        let whole = incoming.reply.length();
-                        let mut buf = self
-                            .pool
-                            .take(whole)
-                            .map_err(|error| {
-                                self.pending_action = Some(close_without_memory(&error))
-                            })
-                            .ok()?;
-                        incoming.reply.copy(0..whole, buf.as_full_mut());
-                        buf.set_len(whole);
-                        self.counters.copied += u64::from(whole);
-                        incoming.long_reply = Some(buf.into());
-                    }
-                    BufRange {
-                        buf: incoming.long_reply.clone()?,
-                        offset: write.range.start,
-                        length,
-                    }
+            let (part, copied) = match incoming.reply_range(write.range, &self.pool) {
+                Ok(part) => part,
+                Err(error) => {
+                    self.pending_action = Some(close_without_memory(&error));
+                    return None;
                 }
             };
+            self.counters.copied += u64::from(copied);
             let to = RemoteMemory {
                 address: write.target.offset,
                 key: write.target.handle,
@@ -374,17 +422,6 @@ impl<D: Device> Connection<D> {
         }
         Some(any)
     }
-}
-
-/// Decides whether the next Send is signaled, and returns its context if something waits for it.
-#[inline]
-fn next_signal(unsignaled: &mut u32, what: SendOwner, waits: bool) -> (bool, Option<WrContext>) {
-    *unsignaled += 1;
-    let signaled = waits || *unsignaled >= SIGNAL_INTERVAL;
-    if signaled {
-        *unsignaled = 0;
-    }
-    (signaled, waits.then_some(WrContext::Send(what)))
 }
 
 /// Writes a header, and the parts of a message that follow it.
@@ -404,25 +441,6 @@ fn write_message(
         let end = at + (part.end - part.start) as usize;
         message.copy(part, out.get_mut(at..end).unwrap_or_default());
         at = end;
-    }
-}
-
-/// Returns the message of a call or a reply.
-#[inline]
-fn message<'a, D: Device>(
-    session: &Session,
-    calls: &'a mut [OutgoingCall<D>],
-    served: &'a mut [IncomingCall],
-    what: SendOwner,
-) -> Option<&'a mut Message> {
-    match what {
-        SendOwner::Call { xid } => calls
-            .get_mut(session.call_slot(xid))
-            .map(|outgoing| &mut outgoing.message),
-        SendOwner::Reply { call } => served
-            .get_mut(session.served_slot(call))
-            .map(|incoming| &mut incoming.reply),
-        SendOwner::Header => None,
     }
 }
 
