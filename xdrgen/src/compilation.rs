@@ -373,7 +373,11 @@ fn parse_document(
     errata: &[Erratum],
     diagnostics: &mut Diagnostics,
 ) -> (TextId, Specification) {
-    let Extraction { xdr, copies } = extract::extract(sources, document, errata, diagnostics);
+    let Extraction {
+        xdr,
+        copies,
+        markers,
+    } = extract::extract(sources, document, errata, diagnostics);
     let Some(specification) = parse_xdr(sources, document, xdr, diagnostics) else {
         return (xdr, Specification::default());
     };
@@ -386,7 +390,8 @@ fn parse_document(
         .map(|(text, specification)| (*text, specification))
         .collect();
     check::consistency::check(sources, &[(xdr, &specification)], &copies, diagnostics);
-    check::unmarked::check(sources, document, (xdr, &specification), diagnostics);
+    let parsed = (xdr, &specification);
+    check::unmarked::check(sources, document, &markers, parsed, diagnostics);
     (xdr, specification)
 }
 
