@@ -4,6 +4,7 @@
 //! files use are accepted and reported as lints. Both layers are nom parsers: the lexer reads
 //! `&str`, the grammar reads a slice of tokens.
 
+mod condition;
 mod declaration;
 mod definition;
 mod enumeration;

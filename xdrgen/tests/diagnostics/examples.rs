@@ -138,6 +138,17 @@ pub(super) fn example(code: Code) -> Option<Example> {
 /// Examples of syntax errors.
 fn syntax(code: Code) -> Option<Example> {
     Some(match code {
+        Code::Condition => &[
+            (
+                "a.x",
+                "#define VERSION(a) a\n#if VERSION(2)\ntypedef int mode;\n#endif\n",
+            ),
+            (
+                "xdrgen.toml",
+                "[[module]]\npath = \"a\"\ndocuments = [\"a.x\"]\n\n[lints]\npreprocessor = \
+                 \"allow\"\n",
+            ),
+        ],
         Code::InvalidToken => &[("a.x", "const MODE = 0894;\n")],
         Code::UnterminatedComment => &[("a.x", "/* the mode\nconst MODE = 1;\n")],
         Code::NestedComment => &[(
