@@ -12,7 +12,7 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::{self, Erratum};
 use crate::error::Error;
 use crate::extend;
-use crate::extract::{self, Extraction, ProseBlock};
+use crate::extract::{self, Extraction, ProseBlocks};
 use crate::include::{Files, Search};
 use crate::ir::Schema;
 use crate::parse;
@@ -349,7 +349,7 @@ pub(crate) fn extract(path: &Path, prose: Option<&[String]>) -> Result<String, E
 }
 
 /// Returns the definitions in the text of one document.
-pub(crate) fn prose_blocks(path: &Path, sections: &[String]) -> Result<Vec<ProseBlock>, Error> {
+pub(crate) fn prose_blocks(path: &Path, sections: &[String]) -> Result<ProseBlocks, Error> {
     let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::default();
     match load(&mut sources, path, &mut diagnostics) {

@@ -19,7 +19,7 @@ use crate::outline::Syntax;
 use crate::source::{Document, DocumentId, SourceMap, Span, TextId, TextKind};
 use line::{Blocks, Line};
 pub(crate) use line::{Markers, UnmarkedLine};
-pub use prose::ProseBlock;
+pub use prose::{ProseBlock, ProseBlocks, RejectedBlock};
 pub(crate) use txt::{CodeMark, code_mark, strip_marker};
 pub(crate) use x::KEYWORDS;
 
@@ -183,10 +183,10 @@ fn report_unspaced(
     }
 }
 
-/// Returns the definitions in the running text of a document: in the named sections, or in all
-/// sections if none is named.
+/// Returns the definitions in the running text of a document, and text that resembles one: in the
+/// named sections, or in all sections if none is named.
 #[must_use]
-pub fn prose_blocks(document: &Document, sections: &[String]) -> Vec<ProseBlock> {
+pub fn prose_blocks(document: &Document, sections: &[String]) -> ProseBlocks {
     prose::read(document, sections).1
 }
 

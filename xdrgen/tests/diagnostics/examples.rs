@@ -283,6 +283,16 @@ fn extension(code: Code) -> Option<Example> {
             program!("void SUM(int, int, int, int, int, int, int, int, int) = 1;"),
         )],
         Code::BareString => &[("a.x", "struct person {\n    string name;\n};\n")],
+        Code::VariableName => &[
+            (
+                "a.txt",
+                "1.  Points\n\n   struct a_point {\n           int x;\n   } point;\n",
+            ),
+            (
+                "xdrgen.toml",
+                "[[module]]\npath = \"a\"\n[[module.prose]]\ndocument = \"a.txt\"\n",
+            ),
+        ],
         Code::WideConstant => &[("a.x", "const PRIME = 18446744073709551629;\n")],
         Code::ZeroCopyOpaque => &[("a.x", "struct data {\n    zcopaque bytes<>;\n};\n")],
         Code::Package => &[("a.x", "package points;\nconst LIMIT = 16;\n")],
