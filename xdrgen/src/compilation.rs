@@ -12,7 +12,7 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::{self, Erratum};
 use crate::error::Error;
 use crate::extend;
-use crate::extract::{self, Extraction, ProseBlock};
+use crate::extract::{self, Extraction, ProseBlocks};
 use crate::include::{Files, Search};
 use crate::ir::Schema;
 use crate::parse;
@@ -349,7 +349,7 @@ pub(crate) fn extract(path: &Path, prose: Option<&[String]>) -> Result<String, E
 }
 
 /// Returns the definitions in the text of one document.
-pub(crate) fn prose_blocks(path: &Path, sections: &[String]) -> Result<Vec<ProseBlock>, Error> {
+pub(crate) fn prose_blocks(path: &Path, sections: &[String]) -> Result<ProseBlocks, Error> {
     let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::default();
     match load(&mut sources, path, &mut diagnostics) {
@@ -373,7 +373,11 @@ fn parse_document(
     errata: &[Erratum],
     diagnostics: &mut Diagnostics,
 ) -> (TextId, Specification) {
-    let Extraction { xdr, copies } = extract::extract(sources, document, errata, diagnostics);
+    let Extraction {
+        xdr,
+        copies,
+        markers,
+    } = extract::extract(sources, document, errata, diagnostics);
     let Some(specification) = parse_xdr(sources, document, xdr, diagnostics) else {
         return (xdr, Specification::default());
     };
@@ -386,7 +390,8 @@ fn parse_document(
         .map(|(text, specification)| (*text, specification))
         .collect();
     check::consistency::check(sources, &[(xdr, &specification)], &copies, diagnostics);
-    check::unmarked::check(sources, document, (xdr, &specification), diagnostics);
+    let parsed = (xdr, &specification);
+    check::unmarked::check(sources, document, &markers, parsed, diagnostics);
     (xdr, specification)
 }
 

@@ -80,6 +80,8 @@ codes! {
     UnterminatedComment "unterminated-comment" error "A `/*` has no matching `*/`.";
     Syntax "syntax" error "The text does not follow the grammar of RFC 4506, section 6.3, or RFC \
         5531, section 12.";
+    Condition "condition" error "A condition for the C preprocessor is not understood, or no \
+        `#endif` closes it.";
     SeveralDeclarations "several-declarations" error "An arm of a union has more than one \
         declaration.";
     // Names.
@@ -156,6 +158,8 @@ codes! {
     ManyArguments "many-arguments" warn "A procedure has more than eight arguments: they become a \
         struct.";
     BareString "bare-string" warn "`string x` is used where RFC 4506 has `string x<>`.";
+    VariableName "variable-name" warn "A name follows the body of a definition in running text, as \
+        in C, and is ignored.";
     WideConstant "wide-constant" warn "A constant has more than 64 bits: it can be compared, and \
         is no value of a type of XDR.";
     ZeroCopyOpaque "zero-copy-opaque" warn "`zcopaque`, an extension of libevpl, is used: an \

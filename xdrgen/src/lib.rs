@@ -120,14 +120,15 @@ pub fn extract_prose(
     compilation::extract(path.as_ref(), Some(sections))
 }
 
-/// Returns the definitions that [`extract_prose`] finds in a document, for review.
+/// Returns the definitions that [`extract_prose`] finds in a document, for review, and the text that
+/// begins like a definition and is none.
 ///
 /// # Errors
 /// Returns a report if the document cannot be read.
 pub fn prose_blocks(
     path: impl AsRef<std::path::Path>,
     sections: &[String],
-) -> Result<Vec<extract::ProseBlock>, Error> {
+) -> Result<extract::ProseBlocks, Error> {
     compilation::prose_blocks(path.as_ref(), sections)
 }
 

@@ -179,16 +179,17 @@ fn each_lint_has_each_level() {
         let Some(files) = example(*code) else {
             continue;
         };
-        let with = |level| {
-            let module = files.iter().fold(Module::new("a"), |module, (name, text)| {
+        let folder = files.iter().fold(Folder::new(), |folder, (name, text)| {
+            folder.with(name, text)
+        });
+        let config = if files.iter().any(|(name, _)| *name == "xdrgen.toml") {
+            Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest")
+        } else {
+            Config::new().module(files.iter().fold(Module::new("a"), |module, (name, text)| {
                 module.text(*name, *text)
-            });
-            Config::new()
-                .lint(*code, level)
-                .expect("a lint")
-                .module(module)
-                .check()
+            }))
         };
+        let with = |level| config.clone().lint(*code, level).expect("a lint").check();
         let (allowed, warned, denied) = (with(Level::Allow), with(Level::Warn), with(Level::Deny));
         assert!(allowed.diagnostics().is_empty(), "{code}");
         assert_eq!(warned.diagnostics().len(), 1, "{code}");

@@ -75,7 +75,9 @@ fn definitions_in_running_text_are_compiled_if_selected() {
     assert_eq!(types(prose(&["1"])), 1);
     let manifest = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
     assert_eq!(types(manifest), 1);
-    let blocks = xdrgen_build::prose_blocks(&path, &[]).expect("a document");
+    let blocks = xdrgen_build::prose_blocks(&path, &[])
+        .expect("a document")
+        .taken;
     let names: Vec<String> = blocks
         .iter()
         .flat_map(|block| block.names.clone())
@@ -191,6 +193,40 @@ fn a_failed_compilation_shows_twenty_errors() {
         "{report}"
     );
     assert!(report.ends_with("30 errors (10 not shown)"), "{report}");
+}
+
+/// Text of RFCs that begins like a definition is taken, or listed with the reason.
+#[test]
+fn definitions_of_rfcs_are_taken_or_listed() {
+    let folder = Path::new("../../shared/rfc");
+    if !folder.is_dir() {
+        return note_skipped(
+            "definitions_of_rfcs_are_taken_or_listed needs shared/rfc beside the checkout",
+        );
+    }
+    let mut report = String::new();
+    for name in ["rfc1833.txt", "rfc4506.txt", "rfc5531.txt", "rfc7530.txt"] {
+        let found = xdrgen_build::prose_blocks(folder.join(name), &[]).expect(name);
+        report += &format!("{name}: {} taken\n", found.taken.len());
+        for block in found.rejected {
+            let ((first, last), begin) = (block.lines, block.begin);
+            report += &format!("  {first} to {last}: `{begin}`: {}\n", block.reason);
+        }
+    }
+    insta::assert_snapshot!(report);
+    let path = folder.join("rfc5531.txt");
+    let taken = xdrgen_build::prose_blocks(&path, &[])
+        .expect("RFC 5531")
+        .taken;
+    let names: Vec<String> = taken.into_iter().flat_map(|block| block.names).collect();
+    assert!(names.iter().any(|name| name == "reply_body"), "{names:?}");
+    let checked = Config::new()
+        .module(Module::new("a").prose(&path, &[]))
+        .check();
+    let lints = checked.diagnostics().iter();
+    let lint = lints.filter(|found| found.code == Code::VariableName);
+    let lines = lint.filter_map(|found| Some(checked.sources().locate(found.span?).line));
+    assert_eq!(lines.collect::<Vec<_>>(), [722]);
 }
 
 /// The XDR in the text of RFC 8881 equals that of RFC 5662, except where RFC 8881 changes it.

@@ -6,11 +6,94 @@ mod common;
 use std::path::Path;
 
 use common::{RTREXT, SPEC, V2, XCHAREXT_02, XCHAREXT_03, note_skipped, spec};
-use xdrgen_build::{Code, Config, Module};
+use xdrgen_build::{Code, Config, Module, report};
+
+/// The drafts whose lines are tried.
+const DRAFTS: [&str; 4] = [V2, RTREXT, XCHAREXT_02, XCHAREXT_03];
+
+/// The form of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Text,
+    /// Markdown, with the XDR between fences of this info string.
+    Markdown(&'static str),
+    /// RFCXML, with this start of a block of XDR.
+    Xml(&'static str),
+}
+
+/// Each form with blocks of XDR, and those whose blocks have no type.
+const FORMS: [Form; 5] = [
+    Form::Markdown("xdr"),
+    Form::Markdown(""),
+    Form::Xml("<sourcecode type=\"xdr\"><![CDATA["),
+    Form::Xml("<sourcecode type=\"xdr\"><![CDATA[\n"),
+    Form::Xml("<artwork><![CDATA[\n"),
+];
+
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Text => "draft-a-00.txt",
+            Self::Markdown(_) => "draft-a-00.md",
+            Self::Xml(_) => "draft-a-00.xml",
+        }
+    }
+
+    /// Returns a draft in this form: each run of marked lines is a block.
+    fn of(self, text: &str) -> String {
+        let (start, end) = match self {
+            Self::Text => return text.to_owned(),
+            Self::Markdown(info) => (format!("~~~ {info}\n"), "~~~\n"),
+            Self::Xml(start) => (start.to_owned(), "]]>\n"),
+        };
+        let mut open = false;
+        let mut found = String::new();
+        for line in text.split_inclusive('\n') {
+            let marked = line.trim_start().starts_with("///");
+            if marked && !open {
+                found.push_str(&start);
+            } else if !marked && open {
+                found.push_str(end);
+                found.push_str(self.close());
+            }
+            open = marked;
+            match self {
+                Self::Xml(_) if !marked => {
+                    found.push_str(&line.replace('&', "&amp;").replace('<', "&lt;"));
+                }
+                _ => found.push_str(line),
+            }
+        }
+        if open {
+            found.push_str(end);
+            found.push_str(self.close());
+        }
+        found
+    }
+
+    fn close(self) -> &'static str {
+        match self {
+            Self::Xml(start) if start.starts_with("<artwork") => "</artwork>\n",
+            Self::Xml(_) => "</sourcecode>\n",
+            Self::Text | Self::Markdown(_) => "",
+        }
+    }
+}
+
+/// Returns the content of a line with a marker.
+fn marked(line: &str) -> Option<&str> {
+    let line = line.rsplit_once("<![CDATA[").map_or(line, |(_, line)| line);
+    line.trim_start().strip_prefix("///")
+}
 
 /// Returns what is reported for a draft alone: code and line.
 fn reported(text: &str) -> Vec<(Code, usize)> {
-    let config = Config::new().module(Module::new("a").text("draft-a-00.txt", text));
+    reported_in(Form::Text, text)
+}
+
+/// Returns what is reported for a document alone.
+fn reported_in(form: Form, text: &str) -> Vec<(Code, usize)> {
+    let config = Config::new().module(Module::new("a").text(form.name(), text));
     let checked = config.check();
     let place = |span| checked.sources().locate(span).line;
     let found = checked.diagnostics().iter();
@@ -24,7 +107,7 @@ fn reported(text: &str) -> Vec<(Code, usize)> {
 fn tokens(text: &str) -> String {
     let lines = text
         .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("///"))
+        .filter_map(marked)
         .filter(|line| !line.trim_start().starts_with('%'));
     let xdr = lines.collect::<Vec<_>>().join("\n");
     let mut rest = xdr.as_str();
@@ -40,21 +123,28 @@ fn tokens(text: &str) -> String {
 
 /// Replaces each marker in turn. Returns the number of lines that were tried, and those that are
 /// lost without a report.
-fn lost(text: &str, replacement: &str) -> (usize, Vec<usize>) {
-    let before = reported(text);
+fn lost(form: Form, text: &str, replacement: &str) -> (usize, Vec<usize>) {
+    let before = reported_in(form, text);
     let whole = tokens(text);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let marked = |line: &&str| line.trim_start().starts_with("///");
     let mut tried = 0;
     let mut found = Vec::new();
-    for (at, line) in lines.iter().enumerate().filter(|(_, line)| marked(line)) {
+    for (at, line) in lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| marked(line).is_some())
+    {
         let changed = line.replacen("///", replacement, 1);
         let mut text: Vec<&str> = lines.clone();
         text[at] = &changed;
         let text = text.concat();
         tried += 1;
         let harmless = tokens(&text) == whole;
-        if !harmless && reported(&text).iter().all(|one| before.contains(one)) {
+        if !harmless
+            && reported_in(form, &text)
+                .iter()
+                .all(|one| before.contains(one))
+        {
             found.push(at + 1);
         }
     }
@@ -95,14 +185,18 @@ fn pieces(text: &str) -> Vec<String> {
 }
 
 /// Tests each line of a draft. Returns how many were tried.
-fn no_line_is_lost(name: &str, text: &str) -> usize {
+fn no_line_is_lost(form: Form, name: &str, text: &str) -> usize {
     let mut sum = 0;
     for (at, piece) in pieces(text).iter().enumerate() {
+        let piece = &form.of(piece);
         for replacement in ["", "/", "//"] {
-            let (tried, lost) = lost(piece, replacement);
+            let (tried, lost) = lost(form, piece, replacement);
             let lines: Vec<&str> = piece.lines().collect();
             let lost: Vec<&str> = lost.iter().map(|at| lines[at - 1]).collect();
-            assert_eq!(lost, [""; 0], "{name}, piece {at}: {replacement:?}");
+            assert_eq!(
+                lost, [""; 0],
+                "{name}, {form:?}, piece {at}: {replacement:?}"
+            );
             sum += tried;
         }
     }
@@ -111,9 +205,16 @@ fn no_line_is_lost(name: &str, text: &str) -> usize {
 
 #[test]
 fn no_line_of_a_draft_is_lost() {
-    let tried =
-        [V2, RTREXT, XCHAREXT_02, XCHAREXT_03].map(|name| no_line_is_lost(name, &spec(name)));
+    let tried = DRAFTS.map(|name| no_line_is_lost(Form::Text, name, &spec(name)));
     assert!(tried.iter().all(|tried| *tried > 200), "{tried:?}");
+}
+
+#[test]
+fn no_line_of_markdown_or_rfcxml_is_lost() {
+    for form in FORMS {
+        let tried = DRAFTS.map(|name| no_line_is_lost(form, name, &spec(name)));
+        assert!(tried.iter().all(|tried| *tried > 200), "{tried:?}");
+    }
 }
 
 /// The RFCs are not part of this repository: the test needs a folder `shared` beside the checkout.
@@ -136,7 +237,7 @@ fn no_line_of_an_rfc_is_lost() {
         {
             continue;
         }
-        let tried = no_line_is_lost(&path.display().to_string(), &text);
+        let tried = no_line_is_lost(Form::Text, &path.display().to_string(), &text);
         assert!(tried > 200, "{}: {tried}", path.display());
         count += 1;
     }
@@ -154,6 +255,88 @@ fn interrupting_line_is_reported_at_its_position() {
     assert_eq!(reported(comment), [(Code::UnmarkedLine, 2)]);
     let declaration = "   /// const A =\n   /* a */\n   /// 1;\n";
     assert_eq!(reported(declaration), [(Code::UnmarkedLine, 2)]);
+}
+
+/// Prose stands outside of a block of XDR: any line in it without a marker is reported.
+#[test]
+fn a_line_without_a_marker_in_a_block_is_reported_at_its_position() {
+    let xml = Form::Xml("");
+    for line in [
+        "int y;",
+        "// int y;",
+        "/ int y;",
+        "int y",
+        "const A = 1;",
+        "Prose.",
+    ] {
+        for (before, after) in [
+            ("/// struct a { int x;", "/// };"),
+            ("/// const B = 1;", ""),
+        ] {
+            let lines = format!("{before}\n  {line}\n{after}\n");
+            let text = format!("# A\n\n~~~ xdr\n{lines}~~~\n");
+            let expected = [(Code::UnmarkedLine, 5)];
+            assert_eq!(
+                reported_in(Form::Markdown("xdr"), &text),
+                expected,
+                "{text}"
+            );
+            let text = format!("<t>A</t>\n\n<sourcecode type=\"xdr\">\n{lines}</sourcecode>\n");
+            assert_eq!(reported_in(xml, &text), expected, "{text}");
+            let text = format!("# A\n\n~~~\n{lines}~~~\n");
+            if !after.is_empty() {
+                assert_eq!(reported_in(Form::Markdown(""), &text), expected, "{text}");
+            }
+        }
+    }
+}
+
+/// Blocks without markers are copies, or parts of definitions that the text explains.
+#[test]
+fn a_block_without_markers_is_reported_if_it_interrupts_or_defines() {
+    let block = |content: &str| format!("\n~~~ xdr\n{content}\n~~~\n");
+    let document = |blocks: [&str; 3]| blocks.map(block).concat();
+    let reported = |blocks| reported_in(Form::Markdown("xdr"), &document(blocks));
+    let open = ["/// struct a {", "  int x;", "///   int y; };"];
+    assert_eq!(reported(open), [(Code::UnmarkedLine, 7)]);
+    let damaged = ["/// const A = 1;", "// const B = 2;", "/// const C = 3;"];
+    assert_eq!(reported(damaged), [(Code::UnmarkedLine, 7)]);
+    let part = ["/// struct a { int x; };", "  int x;", "/// const C = 3;"];
+    assert_eq!(reported(part), []);
+    let copy = ["/// const A = 1;", "const A = 1;", "/// const C = 3;"];
+    assert_eq!(reported(copy), []);
+    let marks = [
+        "<CODE BEGINS>\n/// const A = 1;\n<CODE ENDS>",
+        "",
+        "/// const C = 3;",
+    ];
+    assert_eq!(reported(marks), []);
+}
+
+/// The suggested fixes restore the document.
+#[test]
+fn markers_of_blocks_are_restored() {
+    let md = "~~~ xdr\n  /// struct a {\n  ///   int x;\n  /// };\n~~~\n";
+    let xml = "<rfc><sourcecode type=\"xdr\"><![CDATA[/// struct a {\n/// opaque x<>;\n/// };]]>\
+               </sourcecode></rfc>";
+    let entities = "<rfc>\n<sourcecode type=\"xdr\">/// struct a {\n/// opaque x&lt;&gt;;\n/// \
+                    };\n</sourcecode></rfc>";
+    for (name, text) in [("a.md", md), ("a.xml", xml), ("a.xml", entities)] {
+        for (at, _) in text.match_indices("///") {
+            let mut damaged = text.to_owned();
+            damaged.replace_range(at..at + 3, "//");
+            let config = Config::new().module(Module::new("a").text(name, &damaged));
+            let checked = config.check();
+            let lost = checked.diagnostics().iter();
+            let lost: Vec<_> = lost
+                .filter(|found| found.code == Code::UnmarkedLine)
+                .cloned()
+                .collect();
+            let fixed = report::fixed_documents(checked.sources(), &lost);
+            let fixed: Vec<&str> = fixed.iter().map(|fixed| fixed.new.as_str()).collect();
+            assert_eq!(fixed, [text], "{damaged}");
+        }
+    }
 }
 
 /// An erratum may add a missing brace.

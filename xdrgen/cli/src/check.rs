@@ -37,21 +37,23 @@ const MAX_ERRORS: usize = 20;
 fn selected(all: &[Diagnostic], arguments: &CheckArgs) -> Vec<Diagnostic> {
     let human = arguments.format == ReportFormat::Human;
     let max_errors = arguments.max_errors.or(human.then_some(MAX_ERRORS));
-    let all = if human {
+    let mut found = if human {
         report::folded(all)
     } else {
         all.to_vec()
     };
+    limit(&mut found, max_errors);
+    found.retain(|found| found.is_error() || !arguments.quiet);
+    found
+}
+
+/// Removes the errors after the first `max_errors`.
+fn limit(found: &mut Vec<Diagnostic>, max_errors: Option<usize>) {
     let mut errors = 0;
-    let is_selected = |found: &&Diagnostic| {
+    found.retain(|found| {
         errors += usize::from(found.is_error());
-        if found.is_error() {
-            max_errors.is_none_or(|most| errors <= most)
-        } else {
-            !arguments.quiet
-        }
-    };
-    all.iter().filter(is_selected).cloned().collect()
+        !found.is_error() || max_errors.is_none_or(|most| errors <= most)
+    });
 }
 
 /// Prints diagnostics on standard output.
@@ -80,10 +82,12 @@ fn print(
     Ok(())
 }
 
-/// Prints all diagnostics for people on standard error.
+/// Prints diagnostics for people on standard error, in the form of a check without options.
 pub(crate) fn report_to_stderr(compilation: &Compilation) -> Result<(), CommandError> {
     let (mut out, coloured) = (io::stderr().lock(), io::stderr().is_terminal());
-    human(&mut out, compilation, compilation.diagnostics(), coloured)
+    let mut found = report::folded(compilation.diagnostics());
+    limit(&mut found, Some(MAX_ERRORS));
+    human(&mut out, compilation, &found, coloured)
 }
 
 /// Prints diagnostics for people, and their total number.

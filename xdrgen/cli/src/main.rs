@@ -151,22 +151,28 @@ fn extract(
     })
 }
 
-/// Prints which definitions are taken from the running text of a document, for review.
+/// Prints which definitions are taken from the running text of a document, and which text begins
+/// like a definition and is not taken, for review.
 fn say_blocks(file: &std::path::Path, sections: &[String]) {
     // An unreadable document is reported when it is extracted.
-    for block in xdrgen_build::prose_blocks(file, sections).unwrap_or_default() {
-        let (first, last) = block.lines;
-        let section = block.section.map(|section| format!("section {section}, "));
-        let repeats = block
-            .repeats
-            .map(|line| format!(" (as in line {line}, not taken)"));
-        eprintln!(
-            "{}: {}lines {first} to {last}: {}{}",
-            file.display(),
-            section.unwrap_or_default(),
-            block.names.join(", "),
-            repeats.unwrap_or_default()
-        );
+    let found = xdrgen_build::prose_blocks(file, sections).unwrap_or_default();
+    let taken = found.taken.into_iter().map(|block| {
+        let repeats = block.repeats;
+        let repeats = repeats.map(|line| format!(" (as in line {line}, not taken)"));
+        let what = block.names.join(", ") + &repeats.unwrap_or_default();
+        (block.lines, block.section, what)
+    });
+    let rejected = found.rejected.into_iter().map(|block| {
+        let what = format!("not taken: `{}`: {}", block.begin, block.reason);
+        (block.lines, block.section, what)
+    });
+    let mut blocks: Vec<_> = taken.chain(rejected).collect();
+    blocks.sort();
+    for ((first, last), section, what) in blocks {
+        let section = section.map(|section| format!("section {section}, "));
+        let section = section.unwrap_or_default();
+        let file = file.display();
+        eprintln!("{file}: {section}lines {first} to {last}: {what}");
     }
 }
 

@@ -118,6 +118,31 @@ fn prints_short_reports() {
     );
 }
 
+/// Each command folds and limits its report as `check` does.
+#[test]
+fn all_commands_report_as_check_does() {
+    let uses: String = (0..3).map(|at| format!("typedef lost a{at};\n")).collect();
+    let other: String = (0..30)
+        .map(|at| format!("typedef none_{at} b{at};\n"))
+        .collect();
+    let files = folder(&[("a.x", &(uses + &other))]);
+    let (_, expected, _) = check(files.path(), &["a.x"]);
+    assert!(
+        expected.ends_with("\n33 errors, 0 warnings (13 errors not shown)\n"),
+        "{expected}"
+    );
+    for arguments in [
+        &["generate", "a.x", "-o", "out"][..],
+        &["generate", "--wireshark", "a0", "a.x", "-o", "out"],
+        &["decode", "--schema", "a.x", "--type", "a0", "a.x"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xdrgen"));
+        let output = command.args(arguments).current_dir(files.path()).output();
+        let report = String::from_utf8(output.unwrap().stderr).unwrap();
+        assert_eq!(report, expected, "{arguments:?}");
+    }
+}
+
 #[test]
 fn fixes_are_applied() {
     let files = folder(&[("a.x", BROKEN), ("clean.x", "struct a { int b; };\n")]);

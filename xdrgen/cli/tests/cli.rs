@@ -384,6 +384,31 @@ fn extract_prints_xdr() {
 }
 
 #[test]
+fn extract_takes_definitions_from_prose() {
+    let text = "1. A\n\n   const SIZE = 8;\n\n   const SIZE = 8;\n\n2. B\n\n   struct point {\n     \
+                int x;\n   } here;\n\n   struct line {\n     int;\n   };\n";
+    let files = folder(&[("a.txt", text)]);
+    let size = "const SIZE = 8;\n";
+    let point = "   struct point {\n     int x;\n   } here;\n";
+    let say_size = "a.txt: section 1, lines 3 to 3: SIZE\n\
+                    a.txt: section 1, lines 5 to 5: SIZE (as in line 3, not taken)\n";
+    let say_point = "a.txt: section 2, lines 9 to 11: point\n\
+                     a.txt: section 2, lines 13 to 15: not taken: `struct line {`: line 14: \
+                     expected a name, found `;`\n";
+    let extracted = |arguments: &[&str]| {
+        let arguments = [&["extract", "--prose"], arguments, &["a.txt"]].concat();
+        exits(0, files.path(), &arguments)
+    };
+    let (out, err) = extracted(&["--section", "1"]);
+    assert_eq!((out.as_str().trim_start(), err.as_str()), (size, say_size));
+    let (out, err) = extracted(&["--section", "2"]);
+    assert_eq!((out.as_str(), err.as_str()), (point, say_point));
+    let all = format!("{say_size}{say_point}");
+    assert_eq!(extracted(&[]).1, all);
+    assert_eq!(extracted(&["--section", "1", "--section", "2"]).1, all);
+}
+
+#[test]
 fn generate_writes_rust() {
     let files = folder(&[("draft-a-00.txt", DRAFT), ("broken.x", BROKEN)]);
     let folder = files.path();

@@ -1,5 +1,7 @@
 //! Lines of XDR before they form a text. Errata may still change them.
 
+use std::ops::Range;
+
 use crate::source::{DocumentId, Text, TextKind};
 
 /// A line of XDR and its position in the document.
@@ -24,6 +26,55 @@ pub(super) struct Blocks {
     pub(super) xdr: Vec<Line>,
     /// The copies of definitions in running text.
     pub(super) copies: Vec<Vec<Line>>,
+    /// Which lines of the document have a marker.
+    pub(super) markers: Markers,
+}
+
+/// Which lines of a document have a marker, and which may have lost theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Markers {
+    /// The XDR of the document has no markers.
+    #[default]
+    None,
+    /// Each line that begins with `///` is XDR. Any other line may have lost its marker.
+    Lines,
+    /// The XDR is in blocks. These lines of them have no marker and belong to no copy; their
+    /// numbers ascend.
+    Blocks(Vec<UnmarkedLine>),
+}
+
+/// A line without a marker in a block of XDR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnmarkedLine {
+    /// The line number in the document; the first line is 1.
+    pub(crate) number: usize,
+    /// The bytes of the document's line that are the content.
+    pub(crate) columns: Range<usize>,
+    /// The XDR without the blanks around it.
+    pub(crate) content: String,
+    /// Whether other lines of its block have a marker.
+    pub(crate) is_beside_marked: bool,
+}
+
+impl Line {
+    /// Returns the column of an offset in the content.
+    pub(super) fn column_at(&self, offset: usize) -> usize {
+        let shift = self.shifts.iter().rfind(|(at, _)| *at <= offset);
+        let (at, column) = shift.copied().unwrap_or((0, self.column));
+        column + (offset - at)
+    }
+
+    /// Returns the line as one without a marker; `None` if it is blank.
+    pub(super) fn unmarked(&self, is_beside_marked: bool) -> Option<UnmarkedLine> {
+        let content = self.content.trim();
+        let start = self.content.len() - self.content.trim_start().len();
+        (!content.is_empty()).then(|| UnmarkedLine {
+            number: self.number,
+            columns: self.column_at(start)..self.column_at(start + content.len()),
+            content: content.to_owned(),
+            is_beside_marked,
+        })
+    }
 }
 
 /// Joins the lines of a block into a text.

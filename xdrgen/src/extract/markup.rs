@@ -1,8 +1,8 @@
 //! Reads XDR from RFCXML, where it is the content of `<sourcecode type="xdr">`, and from markdown,
 //! where it is between fences with the word `xdr`.
 
-use super::line::{Blocks, Line};
-use super::txt::{is_copy, strip_marker};
+use super::line::{Blocks, Line, Markers};
+use super::txt::{code_mark, is_copy, strip_marker};
 use crate::outline::markdown::Fence;
 use crate::outline::xml::{Piece, attribute, entity, pieces};
 
@@ -90,33 +90,36 @@ fn blocks_of(blocks: Vec<Vec<Line>>) -> Blocks {
     };
     let has_markers = blocks.iter().any(|lines| marked(lines));
     let mut found = Blocks::default();
+    let mut unmarked = Vec::new();
     for lines in blocks {
         if !has_markers {
             found.xdr.extend(lines);
-        } else if marked(&lines) {
-            found
-                .xdr
-                .extend(lines.into_iter().filter_map(without_marker));
         } else if is_copy(&lines) {
             found.copies.push(lines);
+        } else {
+            let is_marked = marked(&lines);
+            for line in lines {
+                match without_marker(&line) {
+                    Some(line) => found.xdr.push(line),
+                    None if code_mark(&line.content).is_some() => {}
+                    None => unmarked.extend(line.unmarked(is_marked)),
+                }
+            }
         }
+    }
+    if has_markers {
+        found.markers = Markers::Blocks(unmarked);
     }
     found
 }
 
 /// Removes the marker of a line; `None` if it has none.
-fn without_marker(line: Line) -> Option<Line> {
+fn without_marker(line: &Line) -> Option<Line> {
     let (removed, content) = strip_marker(&line.content)?;
-    let shifts = line.shifts.iter();
-    let shift = shifts.clone().rfind(|(at, _)| *at <= removed);
-    let column = match shift {
-        Some((at, column)) => column + (removed - at),
-        None => line.column + removed,
-    };
-    let shifts = shifts.filter(|(at, _)| *at > removed);
+    let shifts = line.shifts.iter().filter(|(at, _)| *at > removed);
     Some(Line {
         number: line.number,
-        column,
+        column: line.column_at(removed),
         shifts: shifts.map(|(at, column)| (at - removed, *column)).collect(),
         content: content.to_owned(),
     })

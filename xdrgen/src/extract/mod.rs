@@ -18,7 +18,8 @@ use crate::errata::Erratum;
 use crate::outline::Syntax;
 use crate::source::{Document, DocumentId, SourceMap, Span, TextId, TextKind};
 use line::{Blocks, Line};
-pub use prose::ProseBlock;
+pub(crate) use line::{Markers, UnmarkedLine};
+pub use prose::{ProseBlock, ProseBlocks, RejectedBlock};
 pub(crate) use txt::{CodeMark, code_mark, strip_marker};
 pub(crate) use x::KEYWORDS;
 
@@ -29,6 +30,8 @@ pub struct Extraction {
     pub xdr: TextId,
     /// The copies of definitions in running text, one for each block, in document order.
     pub copies: Vec<TextId>,
+    /// Which lines of the document have a marker.
+    pub(crate) markers: Markers,
 }
 
 /// The format of a document.
@@ -54,9 +57,17 @@ pub(crate) fn has_markers(document: &Document) -> bool {
 /// Returns the blocks, or the lines with a marker if there is no block.
 fn or_marked(blocks: Blocks, text: &str) -> Blocks {
     if blocks.xdr.is_empty() {
-        return txt::read(text);
+        return marked(text);
     }
     blocks
+}
+
+/// Returns the lines with a marker.
+fn marked(text: &str) -> Blocks {
+    Blocks {
+        markers: Markers::Lines,
+        ..txt::read(text)
+    }
 }
 
 impl Format {
@@ -85,7 +96,7 @@ impl Format {
         let text = document.text();
         match self {
             Self::X => x::read(text),
-            Self::Txt => txt::read(text),
+            Self::Txt => marked(text),
             Self::Xml => or_marked(markup::read_xml(text), text),
             Self::Markdown => or_marked(markup::read_markdown(text), text),
             Self::Prose => prose::read(document, document.prose_sections().unwrap_or(&[])).0,
@@ -138,6 +149,7 @@ pub fn extract(
     Extraction {
         xdr,
         copies: copies.collect(),
+        markers: blocks.markers,
     }
 }
 
@@ -171,10 +183,10 @@ fn report_unspaced(
     }
 }
 
-/// Returns the definitions in the running text of a document: in the named sections, or in all
-/// sections if none is named.
+/// Returns the definitions in the running text of a document, and text that resembles one: in the
+/// named sections, or in all sections if none is named.
 #[must_use]
-pub fn prose_blocks(document: &Document, sections: &[String]) -> Vec<ProseBlock> {
+pub fn prose_blocks(document: &Document, sections: &[String]) -> ProseBlocks {
     prose::read(document, sections).1
 }
 

@@ -29,39 +29,76 @@ pub struct ProseBlock {
     pub repeats: Option<usize>,
 }
 
+/// Text that begins like a definition and was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedBlock {
+    /// The first and the last line.
+    pub lines: (usize, usize),
+    /// The number of the section, if the document has headings.
+    pub section: Option<String>,
+    /// The first line without the blanks around it.
+    pub begin: String,
+    /// Why it is not a definition.
+    pub reason: String,
+}
+
+/// What was found in the text of a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProseBlocks {
+    /// The definitions.
+    pub taken: Vec<ProseBlock>,
+    /// The text that begins like a definition and was not taken.
+    pub rejected: Vec<RejectedBlock>,
+}
+
 /// Returns the XDR of a document, and the blocks that contain it.
-pub(super) fn read(document: &Document, sections: &[String]) -> (Blocks, Vec<ProseBlock>) {
+pub(super) fn read(document: &Document, sections: &[String]) -> (Blocks, ProseBlocks) {
     let lines = lines(document, sections);
     let mut blocks = Blocks::default();
-    let mut found = Vec::new();
+    let mut found = ProseBlocks::default();
     let mut first_of: HashMap<String, usize> = HashMap::new();
     let mut at = 0;
     while at < lines.len() {
-        let end = match extent(&lines[at..]) {
+        let (end, parsed) = match extent(&lines[at..]) {
             Extent::None => {
                 at += 1;
                 continue;
             }
-            Extent::Broken(count) => {
-                at += count.max(1);
+            Extent::Broken(count, reason) => {
+                let end = at + count.max(1);
+                let last = lines.get(at + count).or(lines.last());
+                let line = last.map_or(0, |line| line.number);
+                (end, Err(format!("line {line}: {reason}")))
+            }
+            Extent::Whole(count) => (at + count, names(&lines[at..at + count])),
+        };
+        let (block, rest) = (&lines[at..end], &lines[at..]);
+        at = end;
+        let first = block[0].number;
+        let lines = (first, block.last().map_or(first, |line| line.number));
+        let section = document
+            .section(first)
+            .map(|section| section.number.clone());
+        let names = match parsed {
+            Ok(names) => names,
+            Err(reason) => {
+                found
+                    .rejected
+                    .extend(is_like_definition(rest).then(|| RejectedBlock {
+                        lines,
+                        section,
+                        begin: block[0].content.trim().to_owned(),
+                        reason,
+                    }));
                 continue;
             }
-            Extent::Whole(count) => at + count,
         };
-        let block = &lines[at..end];
-        at = end;
-        let Some(names) = names(block) else { continue };
-        let first = block[0].number;
         let repeats = names.iter().find_map(|name| first_of.get(name).copied());
         for name in &names {
             first_of.entry(name.clone()).or_insert(first);
         }
-        let last = block.last().map_or(first, |line| line.number);
-        let section = document
-            .section(first)
-            .map(|section| section.number.clone());
-        found.push(ProseBlock {
-            lines: (first, last),
+        found.taken.push(ProseBlock {
+            lines,
             section,
             names,
             repeats,
@@ -72,6 +109,27 @@ pub(super) fn read(document: &Document, sections: &[String]) -> (Blocks, Vec<Pro
         }
     }
     (blocks, found)
+}
+
+/// Returns true if the first line begins a definition rather than a sentence.
+fn is_like_definition(lines: &[Line]) -> bool {
+    let Some((first, rest)) = lines.split_first() else {
+        return false;
+    };
+    let mut words = first.content.split_whitespace();
+    let keyword = words.next().unwrap_or_default();
+    let name = words.next().unwrap_or_default();
+    let brace_follows = || {
+        let next = rest.iter().find(|line| !line.content.is_empty());
+        next.is_some_and(|line| line.content.trim_start().starts_with('{'))
+    };
+    match (keyword, words.next()) {
+        ("const", _) => first.content.contains('='),
+        ("typedef", _) => first.content.contains(';'),
+        ("union", Some(word)) => word.starts_with("switch"),
+        (_, Some(word)) => word.starts_with('{'),
+        (_, None) => name.ends_with('{') || brace_follows(),
+    }
 }
 
 /// Returns the lines of the sections, without page breaks and lines with a marker.
@@ -108,8 +166,9 @@ fn is_within(number: &str, sections: &[String]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     None,
-    /// A definition that does not end, with the number of lines up to the one that shows it.
-    Broken(usize),
+    /// A definition that does not end, with the number of lines up to the one that shows it, and how
+    /// that one does.
+    Broken(usize, &'static str),
     /// A complete definition, with its number of lines.
     Whole(usize),
 }
@@ -126,12 +185,15 @@ fn extent(lines: &[Line]) -> Extent {
         let content = line.content.as_str();
         if content.trim().is_empty() {
             if depth == 0 && !in_comment {
-                return Extent::Broken(at);
+                return Extent::Broken(at, "a blank line precedes the `;`");
             }
             continue;
         }
-        if indent(line) < indent(first) || at > 0 && depth == 0 && !in_comment && starts(content) {
-            return Extent::Broken(at);
+        if indent(line) < indent(first) {
+            return Extent::Broken(at, "the line is indented less than the first");
+        }
+        if at > 0 && depth == 0 && !in_comment && starts(content) {
+            return Extent::Broken(at, "a definition begins before the `;`");
         }
         let mut rest = content;
         while let Some(next) = rest.chars().next() {
@@ -155,7 +217,7 @@ fn extent(lines: &[Line]) -> Extent {
             rest = &rest[next.len_utf8()..];
         }
     }
-    Extent::Broken(lines.len())
+    Extent::Broken(lines.len(), "the text ends before the `;`")
 }
 
 /// Returns true if a line begins with a keyword and another word.
@@ -165,21 +227,41 @@ fn starts(line: &str) -> bool {
     keyword && words.next().is_some()
 }
 
-/// Returns the names that a block defines; `None` if it is not XDR.
-fn names(block: &[Line]) -> Option<Vec<String>> {
+/// Returns the names that a block defines, or why it is not XDR.
+fn names(block: &[Line]) -> Result<Vec<String>, String> {
     let mut sources = SourceMap::new();
     let document = sources.add_document("", "");
+    sources.set_prose(document, Vec::new());
     let mut text = Text::new(document, TextKind::Xdr);
     for line in block {
-        text.push_line(&line.content, 1, 0);
+        text.push_line(&line.content, line.number, 0);
     }
     let text = sources.add_text(text);
     let mut diagnostics = Diagnostics::default();
     let Specification { definitions, .. } = parse::parse(&sources, text, &mut diagnostics);
+    let found = diagnostics.into_sorted(&sources);
+    if let Some(error) = found.iter().find(|found| found.is_error()) {
+        let line = line_at(block, error.span.map_or(0, |span| span.range().start));
+        return Err(format!("line {line}: {}", error.message));
+    }
     let names = definitions
-        .iter()
-        .map(|definition| definition.name.name.clone());
-    (!diagnostics.has_errors() && !definitions.is_empty()).then(|| names.collect())
+        .into_iter()
+        .map(|definition| definition.name.name);
+    let names: Vec<String> = names.collect();
+    let is_empty = names.is_empty();
+    (!is_empty)
+        .then_some(names)
+        .ok_or_else(|| "it defines nothing".to_owned())
+}
+
+/// Returns the document's line at an offset in the text of a block.
+fn line_at(block: &[Line], offset: usize) -> usize {
+    let mut end = 0;
+    let found = block.iter().find(|line| {
+        end += line.content.len() + 1;
+        offset < end
+    });
+    found.or(block.last()).map_or(0, |line| line.number)
 }
 
 #[cfg(test)]
@@ -191,7 +273,7 @@ mod tests {
         let document = sources.add_document("a.txt", text);
         let sections: Vec<String> = sections.iter().map(|&section| section.to_owned()).collect();
         let (_, blocks) = read(sources.document(document), &sections);
-        let blocks = blocks.into_iter();
+        let blocks = blocks.taken.into_iter();
         blocks
             .map(|block| (block.lines.0, block.lines.1, block.names.join(" ")))
             .collect()
@@ -221,6 +303,38 @@ mod tests {
         let document = sources.add_document("a.txt", text);
         let (blocks, found) = read(sources.document(document), &[]);
         assert_eq!((blocks.xdr.len(), blocks.copies.len()), (1, 1));
-        assert_eq!(found[1].repeats, Some(1));
+        assert_eq!(found.taken[1].repeats, Some(1));
+    }
+
+    #[test]
+    fn text_like_a_definition_that_is_not_taken_is_listed() {
+        let text = "1. A\n\n   const A = 1\n\n   struct a {\n      int;\n   };\n\n   struct b\n   \
+                    {\n      int x;\n  Prose.\n\n   enum c { C = 1 }\n   const D = 1;\n\n   struct \
+                    of two\n   union of them\n\n   union u switch (int a) {\n";
+        let mut sources = SourceMap::new();
+        let document = sources.add_document("a.txt", text);
+        let (_, found) = read(sources.document(document), &[]);
+        let rejected = found.rejected.iter().map(|block| {
+            let (first, last) = block.lines;
+            format!("{first}-{last} {}: {}", block.begin, block.reason)
+        });
+        let expected = [
+            "3-3 const A = 1: line 4: a blank line precedes the `;`",
+            "5-7 struct a {: line 6: expected a name, found `;`",
+            "9-11 struct b: line 12: the line is indented less than the first",
+            "14-14 enum c { C = 1 }: line 15: a definition begins before the `;`",
+            "20-20 union u switch (int a) {: line 20: the text ends before the `;`",
+        ];
+        assert_eq!(rejected.collect::<Vec<_>>(), expected);
+        assert_eq!(found.taken.len(), 1);
+    }
+
+    /// RFC 5531 ends a union in this way.
+    #[test]
+    fn a_name_after_the_brace_is_accepted() {
+        assert_eq!(
+            found("  struct a {\n    int b;\n  } c;\n", &[]),
+            [(1, 3, "a".to_owned())]
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! the marker, and fails on the drafts' own text. This module accepts any indentation and removes
 //! at most one blank after the marker.
 
-use super::line::{Blocks, Line};
+use super::line::{Blocks, Line, Markers};
 use super::x;
 use crate::outline::page::header_footer_lines;
 
@@ -45,6 +45,7 @@ pub(super) fn read(text: &str) -> Blocks {
     Blocks {
         xdr: xdr.collect(),
         copies: copies(text),
+        markers: Markers::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads plain XDR, where every line of the file is XDR.
 
-use super::line::{Blocks, Line};
+use super::line::{Blocks, Line, Markers};
 
 /// The keywords that begin a definition.
 pub(crate) const KEYWORDS: [&str; 6] = ["typedef", "const", "struct", "enum", "union", "program"];
@@ -22,6 +22,7 @@ pub(super) fn read(text: &str) -> Blocks {
     Blocks {
         xdr: lines.collect(),
         copies: Vec::new(),
+        markers: Markers::default(),
     }
 }
 

@@ -170,8 +170,27 @@ fn name_and_body<'t>(
         return Ok((after_item(rest), None));
     }
     let (rest, kind) = body.parse(rest)?;
-    let (rest, ()) = end(rest)?;
+    let (rest, ()) = end(after_variable(rest))?;
     Ok((rest, name.map(|name| (name, kind))))
+}
+
+/// Skips the name in `struct a { .. } b;`, which declares a variable in C. Only the prose of a
+/// document may have it.
+fn after_variable(input: Tokens<'_>) -> Tokens<'_> {
+    let previous = input.previous().map(|previous| previous.kind);
+    let found = previous == Some(TokenKind::BraceClose)
+        && is_name(input.kind(0))
+        && input.kind(1) == TokenKind::Semicolon;
+    if !input.is_prose() || !found {
+        return input;
+    }
+    let lint = Diagnostic::new(
+        Code::VariableName,
+        input.span(),
+        "a name follows the body of a definition",
+    );
+    input.lint(lint.label("it is ignored: XDR has no variables"));
+    input.skip(1)
 }
 
 /// Returns true if the name is followed by the end of a declaration and not by a body: `struct

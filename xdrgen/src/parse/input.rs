@@ -52,11 +52,13 @@ pub(super) struct Context<'t> {
     /// The token of the last syntax error, while it may cause cascading errors.
     last_error: Cell<Option<usize>>,
     diagnostics: RefCell<Vec<Diagnostic>>,
+    /// Whether the text is in the prose of a document.
+    prose: bool,
 }
 
 impl<'t> Context<'t> {
     /// Creates a context without diagnostics.
-    pub(super) fn new(text: TextId, tokens: &'t [Token<'t>]) -> Self {
+    pub(super) fn new(text: TextId, tokens: &'t [Token<'t>], prose: bool) -> Self {
         let closing = closing(tokens);
         Self {
             text,
@@ -64,6 +66,7 @@ impl<'t> Context<'t> {
             closing,
             last_error: Cell::new(None),
             diagnostics: RefCell::default(),
+            prose,
         }
     }
 
@@ -113,6 +116,11 @@ impl<'t> Tokens<'t> {
             depth: 0,
             unclosed: false,
         }
+    }
+
+    /// Returns true if the text is in the prose of a document.
+    pub(super) fn is_prose(&self) -> bool {
+        self.context.prose
     }
 
     /// Returns the token at an offset from the first.

@@ -97,11 +97,21 @@ pub(crate) fn lex(content: &str, text: TextId) -> LexOutput<'_> {
         first_on_line: true,
         unterminated: false,
         preprocessor: Preprocessor::default(),
+        condition: None,
         output: LexOutput::default(),
     };
     let mut rest = content.strip_prefix('\u{feff}').unwrap_or(content);
     while !rest.is_empty() {
         rest = lexer.step(rest);
+    }
+    if let Some(span) = lexer.condition {
+        let message = "no `#endif` closes this condition";
+        lexer.report(
+            Code::Condition,
+            span,
+            message,
+            "all following lines belong to it",
+        );
     }
     lexer.output
 }
@@ -126,6 +136,8 @@ struct Lexer<'t> {
     /// Set once no `*/` follows, so that the rest is not searched again for each `/*`.
     unterminated: bool,
     preprocessor: Preprocessor<'t>,
+    /// The outermost `#if` that is not closed.
+    condition: Option<Span>,
     output: LexOutput<'t>,
 }
 
@@ -232,13 +244,22 @@ impl<'t> Lexer<'t> {
             self.report(Code::Passthrough, span, message, label);
             return self.after_directive(rest);
         }
-        self.report(
-            Code::Preprocessor,
-            span,
-            "a line for the C preprocessor",
-            "conditions, constants and includes are evaluated, the rest is ignored",
-        );
-        if let Some(definition) = self.preprocessor.line(line) {
+        let effect = self.preprocessor.line(line);
+        self.condition = self.condition.or(Some(span));
+        self.condition = self.condition.filter(|_| self.preprocessor.is_open());
+        match effect.fault {
+            Some(why) => {
+                let message = format!("the condition can't be evaluated: {why}");
+                self.report(Code::Condition, span, message, "taken as true");
+            }
+            None => self.report(
+                Code::Preprocessor,
+                span,
+                "a line for the C preprocessor",
+                "conditions, constants and includes are evaluated, the rest is ignored",
+            ),
+        }
+        if let Some(definition) = effect.definition {
             if definition.is_word() {
                 self.define(definition, span);
             } else {

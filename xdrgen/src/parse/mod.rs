@@ -4,6 +4,7 @@
 //! files use are accepted and reported as lints. Both layers are nom parsers: the lexer reads
 //! `&str`, the grammar reads a slice of tokens.
 
+mod condition;
 mod declaration;
 mod definition;
 mod enumeration;
@@ -33,8 +34,10 @@ use crate::source::{SourceMap, TextId, TextKind};
 pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -> Specification {
     let source = sources.text(text);
     let output = lexer::lex(source.content(), text);
-    let context = input::Context::new(text, &output.tokens);
-    let extends = sources.document(source.document()).is_extension();
+    let document = sources.document(source.document());
+    let prose = document.prose_sections().is_some();
+    let context = input::Context::new(text, &output.tokens, prose);
+    let extends = document.is_extension();
     let items = specification::items(input::Tokens::new(&context), extends);
     let copy = source.kind() == TextKind::Copy;
     for diagnostic in output

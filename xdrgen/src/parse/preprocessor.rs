@@ -5,13 +5,13 @@
 //! (`RPC_HDR` and similar) select C code for one of its outputs; they are undefined here. Lines for
 //! the header are evaluated nevertheless, because all other outputs include the header.
 
-use std::collections::HashSet;
+use super::condition::{self, Macros};
 
 /// The state of the conditions and macros.
 #[derive(Debug, Default)]
 pub(super) struct Preprocessor<'t> {
     branches: Vec<Branch>,
-    defined: HashSet<&'t str>,
+    macros: Macros<'t>,
 }
 
 /// An `#if` that is not yet closed.
@@ -71,10 +71,13 @@ fn split(argument: &str) -> (Definition<'_>, bool) {
     (value, argument[end..].starts_with('('))
 }
 
-/// Returns the name in `defined(name)`.
-fn macro_name(condition: &str) -> Option<&str> {
-    let name = condition.strip_prefix("defined")?;
-    Some(name.trim().trim_matches(['(', ')']).trim())
+/// The effect of a directive on the text.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Effect<'t> {
+    /// The constant that it defines.
+    pub(super) definition: Option<Definition<'t>>,
+    /// Why its condition is not understood. The lines that follow are active.
+    pub(super) fault: Option<String>,
 }
 
 impl<'t> Preprocessor<'t> {
@@ -88,32 +91,44 @@ impl<'t> Preprocessor<'t> {
         self.branches.last().is_some_and(|branch| branch.header)
     }
 
-    /// Evaluates a directive, which starts at its `#`. Returns the constant that it defines.
-    pub(super) fn line(&mut self, line: &'t str) -> Option<Definition<'t>> {
+    /// Returns true if an `#if` is not closed.
+    pub(super) fn is_open(&self) -> bool {
+        !self.branches.is_empty()
+    }
+
+    /// Evaluates a directive, which starts at its `#`.
+    pub(super) fn line(&mut self, line: &'t str) -> Effect<'t> {
         let line = line.trim_start_matches('#').trim_start();
         let end = line
             .find(|c: char| !c.is_ascii_alphabetic())
             .unwrap_or(line.len());
-        let (command, argument) = (&line[..end], without_comment(&line[end..]));
+        let (command, rest) = line.split_at(end);
+        let argument = without_comment(rest);
+        let mut effect = Effect::default();
         match command {
-            "if" => self.open(
-                self.evaluate(argument),
-                macro_name(argument) == Some(HEADER),
-            ),
-            "ifdef" => self.open(self.defined.contains(argument), argument == HEADER),
-            "ifndef" => self.open(!self.defined.contains(argument), false),
-            "elif" => self.next_branch(self.evaluate(argument)),
+            "if" => {
+                let (holds, header) = self.evaluate(rest, self.is_active(), &mut effect.fault);
+                self.open(holds, header);
+            }
+            "ifdef" => self.open(self.macros.contains_key(argument), argument == HEADER),
+            "ifndef" => self.open(!self.macros.contains_key(argument), false),
+            "elif" => {
+                let last = self.branches.last();
+                let matters = last.is_some_and(|last| last.parent_active && !last.taken);
+                let (holds, _) = self.evaluate(rest, matters, &mut effect.fault);
+                self.next_branch(holds);
+            }
             "else" => self.next_branch(true),
             "endif" => {
                 self.branches.pop();
             }
             "undef" if self.is_active() => {
-                self.defined.remove(argument);
+                self.macros.remove(argument);
             }
-            "define" if self.is_active() => return self.define(argument),
+            "define" if self.is_active() => effect.definition = self.define(argument),
             _ => {}
         }
-        None
+        effect
     }
 
     fn open(&mut self, condition: bool, header: bool) {
@@ -137,26 +152,30 @@ impl<'t> Preprocessor<'t> {
 
     fn define(&mut self, argument: &'t str) -> Option<Definition<'t>> {
         let (Definition { name, value }, parameters) = split(argument);
-        self.defined.insert(name);
         let value = value.trim_start_matches('(').trim_end_matches(')').trim();
+        let known = if parameters { argument } else { value };
+        self.macros.insert(name, known);
         let is_constant = !parameters && !name.is_empty() && !value.is_empty();
         is_constant.then_some(Definition { name, value })
     }
 
-    /// Evaluates a condition. An undefined macro is zero, as in C; so is an unsupported expression.
-    fn evaluate(&self, condition: &str) -> bool {
-        let (negated, condition) = match condition.strip_prefix('!') {
-            Some(rest) => (true, rest.trim()),
-            None => (false, condition),
-        };
-        let holds = match macro_name(condition) {
-            Some(name) => self.defined.contains(name),
-            None => condition
-                .trim_matches(['(', ')'])
-                .parse::<i64>()
-                .is_ok_and(|number| number != 0),
-        };
-        holds != negated
+    /// Returns whether a condition holds, and whether it holds only for the header that rpcgen
+    /// generates. A condition that is not understood holds, and is a fault if it matters.
+    fn evaluate(&self, condition: &str, matters: bool, fault: &mut Option<String>) -> (bool, bool) {
+        if !matters {
+            return (false, false);
+        }
+        match condition::evaluate(condition, &self.macros, None) {
+            Ok(true) => (true, false),
+            Ok(false) => {
+                let header = condition::evaluate(condition, &self.macros, Some(HEADER));
+                (false, header == Ok(true))
+            }
+            Err(why) => {
+                *fault = Some(why);
+                (true, false)
+            }
+        }
     }
 }
 
@@ -216,14 +235,43 @@ mod tests {
         let mut preprocessor = Preprocessor::default();
         let defined = |name, value| Some(Definition { name, value });
         assert_eq!(
-            preprocessor.line("#define SIZE (16) /* bytes */"),
+            preprocessor
+                .line("#define SIZE (16) /* bytes */")
+                .definition,
             defined("SIZE", "16")
         );
         assert_eq!(
-            preprocessor.line("# define SAME\tSIZE"),
+            preprocessor.line("# define SAME\tSIZE").definition,
             defined("SAME", "SIZE")
         );
-        assert_eq!(preprocessor.line("#define GUARD"), None);
-        assert_eq!(preprocessor.line("#define MAX(a, b) a"), None);
+        assert_eq!(preprocessor.line("#define GUARD"), Effect::default());
+        assert_eq!(preprocessor.line("#define MAX(a, b) a"), Effect::default());
+    }
+
+    #[test]
+    fn operators_are_evaluated() {
+        assert_eq!(
+            active_lines("#define V 2\n#if A || V >= 2\na\n#elif V\nb\n#endif"),
+            ["a"]
+        );
+        assert_eq!(
+            active_lines("#if defined(RPC_HDR) && V\na\n#else\nb\n#endif"),
+            ["b"]
+        );
+    }
+
+    /// A condition is evaluated only where its value matters.
+    #[test]
+    fn a_condition_that_is_not_understood_is_a_fault_and_holds() {
+        let mut preprocessor = Preprocessor::default();
+        let mut fault = |line| preprocessor.line(line).fault.is_some();
+        assert!(fault("#if A(1)"));
+        assert!(!fault("#elif A(2)"));
+        assert!(!fault("#endif"));
+        assert!(!fault("#if 0"));
+        assert!(!fault("#if A(3)"));
+        assert!(!fault("#endif"));
+        assert!(fault("#elif A ?"));
+        assert!(preprocessor.is_active() && preprocessor.is_open());
     }
 }

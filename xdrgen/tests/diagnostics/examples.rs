@@ -138,6 +138,17 @@ pub(super) fn example(code: Code) -> Option<Example> {
 /// Examples of syntax errors.
 fn syntax(code: Code) -> Option<Example> {
     Some(match code {
+        Code::Condition => &[
+            (
+                "a.x",
+                "#define VERSION(a) a\n#if VERSION(2)\ntypedef int mode;\n#endif\n",
+            ),
+            (
+                "xdrgen.toml",
+                "[[module]]\npath = \"a\"\ndocuments = [\"a.x\"]\n\n[lints]\npreprocessor = \
+                 \"allow\"\n",
+            ),
+        ],
         Code::InvalidToken => &[("a.x", "const MODE = 0894;\n")],
         Code::UnterminatedComment => &[("a.x", "/* the mode\nconst MODE = 1;\n")],
         Code::NestedComment => &[(
@@ -272,6 +283,16 @@ fn extension(code: Code) -> Option<Example> {
             program!("void SUM(int, int, int, int, int, int, int, int, int) = 1;"),
         )],
         Code::BareString => &[("a.x", "struct person {\n    string name;\n};\n")],
+        Code::VariableName => &[
+            (
+                "a.txt",
+                "1.  Points\n\n   struct a_point {\n           int x;\n   } point;\n",
+            ),
+            (
+                "xdrgen.toml",
+                "[[module]]\npath = \"a\"\n[[module.prose]]\ndocument = \"a.txt\"\n",
+            ),
+        ],
         Code::WideConstant => &[("a.x", "const PRIME = 18446744073709551629;\n")],
         Code::ZeroCopyOpaque => &[("a.x", "struct data {\n    zcopaque bytes<>;\n};\n")],
         Code::Package => &[("a.x", "package points;\nconst LIMIT = 16;\n")],

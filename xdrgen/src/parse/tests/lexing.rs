@@ -138,6 +138,23 @@ fn lines_for_other_tools() {
         format!("1:1 {line}\n4:2 {line}\n")
     );
     assert_eq!(
+        reported("#if A || 2 >= 1\nconst A = 09;\n#endif")
+            .matches("2:11")
+            .count(),
+        1,
+        "the definition is read"
+    );
+    let condition = "condition the condition can't be evaluated: `A(1)` is not understood";
+    assert_eq!(
+        reported("#if A(1)\nconst A = 1;\n#endif"),
+        format!("1:1 {condition}\n3:1 {line}\n")
+    );
+    let open = "condition no `#endif` closes this condition";
+    assert_eq!(
+        reported("#if 1\n#endif\n#if 0\n#if 0\n#endif\nconst A = 1;"),
+        format!("1:1 {line}\n2:1 {line}\n3:1 {open}\n3:1 {line}\n4:1 {line}\n5:1 {line}\n")
+    );
+    assert_eq!(
         reported("const A = 1; % x"),
         "1:14 invalid-token `%` is not part of XDR\n1:16 syntax expected a definition, found `x`\n"
     );

@@ -142,7 +142,7 @@ fn counts(xdr: &str) -> (usize, usize) {
     let (sources, text, _, _) = parsed("", TextKind::Xdr, false);
     assert_eq!(sources.text(text).content(), "");
     let lexed = lex(xdr, text);
-    let context = Context::new(text, &lexed.tokens);
+    let context = Context::new(text, &lexed.tokens, false);
     let definitions = items(Tokens::new(&context), true).definitions.len();
     (
         definitions,

@@ -1,0 +1,102 @@
+//! Finds the constructs of the XDR that lines without a marker interrupt.
+
+use super::gaps::Gap;
+use crate::source::{SourceMap, Span, TextId};
+
+/// A construct that has not ended: a brace, a comment, or a declaration.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    what: &'static str,
+    start: usize,
+    length: usize,
+}
+
+/// Returns, for each gap, the start of the construct that its lines interrupt.
+pub(super) fn interruptions(
+    sources: &SourceMap,
+    xdr: TextId,
+    gaps: &[Gap],
+) -> Vec<Option<(&'static str, Span)>> {
+    let mut scan = Scan::default();
+    let mut lines = sources.text(xdr).lines().peekable();
+    let mut offset = 0;
+    let of_gap = |gap: &Gap| {
+        while let Some((_, line)) = lines.next_if(|(number, _)| *number <= gap.after) {
+            scan.line(line, offset);
+            offset += line.len() + 1;
+        }
+        let open = scan.open()?;
+        Some((
+            open.what,
+            Span::new(xdr, open.start..open.start + open.length),
+        ))
+    };
+    gaps.iter().map(of_gap).collect()
+}
+
+/// The constructs that are open in the XDR that was read so far.
+#[derive(Debug, Default)]
+struct Scan {
+    comment: Option<usize>,
+    braces: Vec<usize>,
+    /// The first word of a definition without its `;`.
+    pending: Option<Open>,
+}
+
+impl Scan {
+    fn open(&self) -> Option<Open> {
+        let sign = |what, start, length| Open {
+            what,
+            start,
+            length,
+        };
+        let comment = self.comment.map(|at| sign("this comment", at, 2));
+        let brace = self.braces.last().map(|at| sign("this `{`", *at, 1));
+        comment.or(brace).or(self.pending)
+    }
+
+    /// Reads one line at `offset` of the text.
+    fn line(&mut self, line: &str, offset: usize) {
+        if self.comment.is_none() && line.trim_start().starts_with(['%', '#']) {
+            return;
+        }
+        let mut at = 0;
+        while let Some(first) = line[at..].chars().next() {
+            let rest = &line[at..];
+            if self.comment.is_some() {
+                let Some(end) = rest.find("*/") else { return };
+                self.comment = None;
+                at += end + 2;
+            } else if rest.starts_with("/*") {
+                self.comment = Some(offset + at);
+                at += 2;
+            } else if rest.starts_with("//") {
+                return;
+            } else {
+                self.sign(first, rest, offset + at);
+                at += first.len_utf8();
+            }
+        }
+    }
+
+    fn sign(&mut self, first: char, rest: &str, start: usize) {
+        match first {
+            '{' => self.braces.push(start),
+            '}' => {
+                self.braces.pop();
+            }
+            ';' if self.braces.is_empty() => self.pending = None,
+            _ if first.is_whitespace() || self.pending.is_some() => {}
+            _ => {
+                let length = rest
+                    .find(|c: char| !c.is_alphanumeric())
+                    .unwrap_or(rest.len());
+                self.pending.get_or_insert(Open {
+                    what: "this definition",
+                    start,
+                    length: length.max(first.len_utf8()),
+                });
+            }
+        }
+    }
+}
