@@ -307,13 +307,15 @@ fn a_terminate_ends_the_stream() {
 
 /// A segment of a response to an RDMA Read: whether it is the last, its offset and its payload.
 type Segment = (bool, u64, &'static [u8]);
+/// The events of a response, or the code of the Terminate that answers it.
+type Outcome = Result<Vec<IwarpEvent>, Code>;
 
 #[test]
 fn a_read_response_is_confined_to_its_sink() {
     // rfc: 5040-5.2.2-e, 5040-5.2.2-g
     let done = Ok(vec![IwarpEvent::ReadDone]);
     let bounds = Err(Code::DDP_BOUNDS);
-    let cases: &[(&str, &[Segment], &Result<Vec<IwarpEvent>, Code>)] = &[
+    let cases: &[(&str, &[Segment], &Outcome)] = &[
         ("one segment", &[(true, 0, &[1; 8])], &done),
         (
             "three segments",
@@ -363,7 +365,7 @@ fn a_read_response_is_confined_to_its_sink() {
 
 /// Sends the segments of a response to a Read of 8 bytes, the first `right` of them with the STag
 /// of the sink. Returns the result, and 16 bytes of memory that begin with the sink.
-fn respond(segments: &[Segment], right: usize) -> (Result<Vec<IwarpEvent>, Code>, Vec<u8>) {
+fn respond(segments: &[Segment], right: usize) -> (Outcome, Vec<u8>) {
     let mut setup = Setup::new();
     // The memory has room for more than the sink.
     let stag = setup.memory.expose(16, false, true);
