@@ -330,7 +330,7 @@ fn an_aborted_runner() {
         .await;
         store.fails.store(0, Relaxed);
         let (over_tcp, runner) = tcp::channel(&tcp.to_string(), tcp::ClientConfig::new());
-        ends(over_tcp, tokio::spawn(async { drop(runner.await) }), &store).await;
+        ends(over_tcp, tokio::spawn(runner), &store).await;
     });
 }
 

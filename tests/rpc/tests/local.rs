@@ -174,7 +174,7 @@ fn a_call_without_a_connection_says_so() {
         match channel.poll_event(&mut driver) {
             Some(LocalEvent::Completed(completed)) => break completed,
             Some(_) => {}
-            None => drop(driver.wait(Duration::from_millis(10)).unwrap()),
+            None => _ = driver.wait(Duration::from_millis(10)).unwrap(),
         }
     };
     let error = channel.read(&call, &completed, |how| how).unwrap();
