@@ -5,6 +5,9 @@ use std::hash::{BuildHasher as _, RandomState};
 /// The number of interleaved hashes, since each multiplication waits for the previous one.
 const LANES: usize = 4;
 
+/// The bytes that all lanes take at once.
+const STRIDE: usize = 16 * LANES;
+
 /// Hashes with a random key. Each block of 16 bytes is multiplied with the hash of the blocks
 /// before, as in wyhash, and the standard library's hash takes the outcome.
 ///
@@ -15,6 +18,14 @@ pub(crate) struct KeyedHash {
     key: [u64; 2],
 }
 
+/// The state of a hash, with the bytes that are not a whole stride yet.
+struct Hashing {
+    key: u64,
+    lanes: [u64; LANES],
+    rest: [u8; STRIDE],
+    rest_len: usize,
+}
+
 impl KeyedHash {
     pub(crate) fn new() -> Self {
         let finish = RandomState::new();
@@ -22,30 +33,73 @@ impl KeyedHash {
         Self { finish, key }
     }
 
-    /// Returns the hash and the number of bytes in pieces. The hash depends on the boundaries of
-    /// the pieces.
-    pub(crate) fn hash<'b>(&self, pieces: impl Iterator<Item = &'b [u8]>) -> (u64, usize) {
-        let [mut hash, key] = self.key;
+    /// Returns the hash and the number of bytes of a message in pieces. Their boundaries do not
+    /// matter.
+    pub(crate) fn hash<'b>(&self, pieces: impl IntoIterator<Item = &'b [u8]>) -> (u64, usize) {
+        let [seed, key] = self.key;
+        let mut hashing = Hashing {
+            key,
+            lanes: std::array::from_fn(|lane| seed ^ lane as u64),
+            rest: [0; STRIDE],
+            rest_len: 0,
+        };
         let mut sum = 0;
         for piece in pieces {
-            let (strides, rest) = piece.as_chunks::<{ 16 * LANES }>();
-            let mut lanes: [u64; LANES] = std::array::from_fn(|lane| hash ^ lane as u64);
-            for stride in strides {
-                let (blocks, _) = stride.as_chunks::<16>();
-                for (lane, block) in lanes.iter_mut().zip(blocks) {
-                    *lane = mix(*lane, key, *block);
-                }
-            }
-            let (blocks, rest) = rest.as_chunks::<16>();
-            let lanes = lanes.map(|lane| (u128::from(lane) << 64 | u128::from(key)).to_le_bytes());
-            let blocks = lanes.iter().chain(blocks);
-            hash = blocks.fold(hash, |hash, block| mix(hash, key, *block));
-            let mut last = [0; 16];
-            last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-            hash = mix(hash, key ^ piece.len() as u64, last);
+            hashing.add(piece);
             sum += piece.len();
         }
-        (self.finish.hash_one(hash), sum)
+        (self.finish.hash_one(hashing.end(seed, sum)), sum)
+    }
+}
+
+impl Hashing {
+    fn add(&mut self, piece: &[u8]) {
+        let piece = self.fill_rest(piece);
+        let (strides, rest) = piece.as_chunks::<STRIDE>();
+        for stride in strides {
+            self.stride(stride);
+        }
+        self.fill_rest(rest);
+    }
+
+    /// Moves bytes to the rest, and returns the bytes that are left. An empty rest takes no whole
+    /// stride.
+    fn fill_rest<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        if self.rest_len == 0 && bytes.len() >= STRIDE {
+            return bytes;
+        }
+        let room = self.rest.get_mut(self.rest_len..).unwrap_or_default();
+        let (now, later) = bytes.split_at(bytes.len().min(room.len()));
+        room.iter_mut().zip(now).for_each(|(to, from)| *to = *from);
+        self.rest_len += now.len();
+        if self.rest_len == STRIDE {
+            let stride = self.rest;
+            self.stride(&stride);
+            self.rest_len = 0;
+        }
+        later
+    }
+
+    fn stride(&mut self, stride: &[u8; STRIDE]) {
+        let (blocks, _) = stride.as_chunks::<16>();
+        for (lane, block) in self.lanes.iter_mut().zip(blocks) {
+            *lane = mix(*lane, self.key, *block);
+        }
+    }
+
+    /// Returns the hash of all bytes, of which there were `sum`.
+    fn end(mut self, seed: u64, sum: usize) -> u64 {
+        // What is behind the rest is of earlier bytes.
+        let unused = self.rest.get_mut(self.rest_len..).unwrap_or_default();
+        unused.fill(0);
+        let key = self.key;
+        let lanes = self.lanes;
+        let lanes = lanes.map(|lane| (u128::from(lane) << 64 | u128::from(key)).to_le_bytes());
+        let (blocks, _) = self.rest.as_chunks::<16>();
+        let used = blocks.iter().take(self.rest_len.div_ceil(16));
+        let hash = lanes.iter().chain(used);
+        let hash = hash.fold(seed, |hash, block| mix(hash, key, *block));
+        mix(hash, key ^ sum as u64, [0; 16])
     }
 }
 
@@ -73,13 +127,10 @@ mod tests {
         let mut seen = HashSet::new();
         for len in [0, 1, 7, 8, 15, 16, 17, 31, 32, 33, 200] {
             let mut bytes = vec![0; len];
-            assert!(seen.insert(hash.hash([&bytes[..]].into_iter())));
+            assert!(seen.insert(hash.hash([&bytes[..]])));
             for bit in 0..8 * len {
                 bytes[bit / 8] ^= 1 << (bit % 8);
-                assert!(
-                    seen.insert(hash.hash([&bytes[..]].into_iter())),
-                    "{len}: {bit}"
-                );
+                assert!(seen.insert(hash.hash([&bytes[..]])), "{len}: {bit}");
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
         }
@@ -87,23 +138,33 @@ mod tests {
         let mut long = vec![0; 1000];
         for byte in 0..long.len() {
             long[byte] = 1;
-            assert!(seen.insert(hash.hash([&long[..]].into_iter())), "{byte}");
+            assert!(seen.insert(hash.hash([&long[..]])), "{byte}");
         }
-        // Neighbours that are exchanged, and pieces.
+        // Neighbours that are exchanged.
         let swapped = [[1; 16], [2; 16]].concat();
         assert_ne!(
-            hash.hash([&swapped[..]].into_iter()),
-            hash.hash([&[[2; 16], [1; 16]].concat()[..]].into_iter())
-        );
-        assert_ne!(
-            hash.hash([&swapped[..16], &swapped[16..]].into_iter()),
-            hash.hash([&swapped[..15], &swapped[15..]].into_iter())
+            hash.hash([&swapped[..]]),
+            hash.hash([&[[2; 16], [1; 16]].concat()[..]])
         );
     }
 
     #[test]
+    fn the_boundaries_of_pieces_do_not_count() {
+        let hash = KeyedHash::new();
+        let bytes: Vec<u8> = (0..=255).cycle().take(300).collect();
+        let whole = hash.hash([&bytes[..]]);
+        for first in 0..bytes.len() {
+            for second in [first, first + 1, first + 63, first + 64, first + 65, 300] {
+                let second = second.min(bytes.len());
+                let pieces = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+                assert_eq!(hash.hash(pieces), whole, "{first} {second}");
+            }
+        }
+    }
+
+    #[test]
     fn the_key_is_random() {
-        let [one, other] = [(); 2].map(|()| KeyedHash::new().hash([&b"call"[..]].into_iter()));
+        let [one, other] = [(); 2].map(|()| KeyedHash::new().hash([&b"call"[..]]));
         assert_ne!(one, other);
     }
 }

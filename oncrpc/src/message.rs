@@ -305,6 +305,9 @@ pub struct ReceivedMessage {
     copies: bool,
 }
 
+/// The padding of an item.
+const PADDING: [u8; 3] = [0; 3];
+
 impl ReceivedMessage {
     /// Creates a message with all items in its stream. The items share its memory.
     #[must_use]
@@ -377,30 +380,42 @@ impl ReceivedMessage {
         self.len() == 0
     }
 
-    /// Returns all bytes: the stream, and the items beside it.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let items = self.items.iter().map(|item| item.bytes.as_bytes());
-        std::iter::once(self.stream.as_bytes()).chain(items)
+    /// Returns all bytes in pieces; `None` if the stream has all. Items that are matched by
+    /// position are in their places.
+    pub(crate) fn pieces(&self) -> Option<Vec<&[u8]>> {
+        if self.items.is_empty() {
+            return None;
+        }
+        Some(self.pieces_in_place().unwrap_or_else(|| {
+            let items = self.items.iter().map(|item| item.bytes.as_bytes());
+            std::iter::once(self.stream()).chain(items).collect()
+        }))
+    }
+
+    /// Returns the pieces of the message with all items in place, if it has items beside it that
+    /// are matched by position.
+    fn pieces_in_place(&self) -> Option<Vec<&[u8]>> {
+        if self.items.is_empty() || self.matching != Some(Matching::ByPosition) {
+            return None;
+        }
+        let mut pieces = Vec::with_capacity(3 * self.items.len() + 1);
+        let (mut rest, mut len) = (self.stream(), 0usize);
+        for item in &self.items {
+            let before = (item.position as usize).checked_sub(len)?;
+            let (here, after) = rest.split_at_checked(before)?;
+            let end = len + here.len() + item.bytes.len();
+            len = end.next_multiple_of(4);
+            pieces.extend([here, &item.bytes, PADDING.get(..len - end)?]);
+            rest = after;
+        }
+        pieces.push(rest);
+        Some(pieces)
     }
 
     /// Returns the message with all items in place, if it has items beside it that are matched by
     /// position. They are copied.
     pub(crate) fn put_together(&self) -> Option<Vec<u8>> {
-        if self.items.is_empty() || self.matching != Some(Matching::ByPosition) {
-            return None;
-        }
-        let mut whole = Vec::with_capacity(self.len() + 3 * self.items.len());
-        let mut rest = self.stream();
-        for item in &self.items {
-            let before = (item.position as usize).checked_sub(whole.len())?;
-            let (here, after) = rest.split_at_checked(before)?;
-            whole.extend_from_slice(here);
-            whole.extend_from_slice(&item.bytes);
-            whole.resize(whole.len().next_multiple_of(4), 0);
-            rest = after;
-        }
-        whole.extend_from_slice(rest);
-        Some(whole)
+        Some(self.pieces_in_place()?.concat())
     }
 
     /// Returns the list of the items, for a decoder.

@@ -112,9 +112,9 @@ impl ReplyCache {
     ) -> Option<Key> {
         let address = peer.address.filter(|_| !self.0.is_off)?;
         // A retransmission may transfer its items in another way.
-        let (hash, len) = match message.put_together() {
-            Some(whole) => self.0.hasher.hash(std::iter::once(whole.as_slice())),
-            None => self.0.hasher.hash(message.pieces()),
+        let (hash, len) = match message.pieces() {
+            None => self.0.hasher.hash([message.stream()]),
+            Some(pieces) => self.0.hasher.hash(pieces),
         };
         let port = match peer.status {
             Some(_) => 0,

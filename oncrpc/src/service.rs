@@ -228,8 +228,8 @@ impl Context {
     }
 
     /// Returns the number of the connection of this call, if the transport has a backward
-    /// direction. No other open connection of the same transport and thread has this number; those of
-    /// the server's other threads may have it.
+    /// direction. No other open connection of the same transport and thread has this number; those
+    /// of the server's other threads may have it.
     #[must_use]
     pub fn connection(&self) -> Option<u64> {
         Some(self.peer.caller.as_ref().ok()?.connection())

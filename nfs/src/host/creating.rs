@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::attributes::size;
 use super::errno::{lookup_status, status, status_without_perm};
+use super::in_place::takes_long;
 use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
@@ -103,6 +104,12 @@ impl Tree {
         how: &Createhow3,
         wcc: &mut Wcc,
     ) -> FsResult<Object> {
+        if let Createhow3::Unchecked(new) | Createhow3::Guarded(new) = how
+            && matches!(new.size, SetSize3::True(1..))
+        {
+            // The size is set after the creation, which must not happen again.
+            takes_long()?;
+        }
         let dir = self.resolve(dir)?.directory()?;
         self.change(&dir, wcc, || {
             for _ in 0..MAX_TRIES {

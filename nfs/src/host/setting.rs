@@ -156,7 +156,8 @@ impl Tree {
         if !caller.is_root() {
             (changes.uid, changes.gid) = (None, None);
         }
-        if object.kind() != FileType::RegularFile {
+        // A new file is empty.
+        if object.kind() != FileType::RegularFile || changes.size == Some(0) {
             changes.size = None;
         }
         // The permissions are set already, and a default ACL may have reduced them.

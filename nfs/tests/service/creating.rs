@@ -3,7 +3,7 @@
 use rpcrdma_nfs::nfs3::owned::{Create3res, Mkdir3res, Mknod3res, Symlink3res};
 use rpcrdma_nfs::nfs3::{
     Create3args, Createhow3, Devicedata3, Ftype3, Mkdir3args, Mknod3args, Mknoddata3, Nfsstat3,
-    Sattr3, SetSize3, Specdata3, Symlink3args, Symlinkdata3,
+    Nfstime3, Sattr3, SetMtime, SetSize3, Specdata3, Symlink3args, Symlinkdata3,
 };
 
 use crate::support::{
@@ -48,6 +48,38 @@ fn a_guarded_create_fails_if_the_name_exists() {
             panic!("{failed:?}");
         };
         assert_unchanged(&failed.dir_wcc);
+    });
+}
+
+/// The attributes of a new file are set after its creation, which happens once.
+#[test]
+fn a_new_file_gets_its_size_and_times() {
+    each_transport(open, async |world| {
+        let at = Nfstime3 {
+            seconds: 1_000_000,
+            nseconds: 7,
+        };
+        for (name, size) in [(&b"empty"[..], 0), (b"long", 3000)] {
+            for guarded in [true, false] {
+                let name = [name, if guarded { b"1" } else { b"2" }].concat();
+                let new = Sattr3 {
+                    size: SetSize3::True(size),
+                    mtime: SetMtime::SetToClientTime(at),
+                    ..mode(0o640)
+                };
+                let how = match guarded {
+                    true => Createhow3::Guarded(new),
+                    false => Createhow3::Unchecked(new),
+                };
+                let Create3res::Ok(ok) = create(world, &world.root, &name, how).await else {
+                    panic!("fails");
+                };
+                world.assert_changed(&ok.dir_wcc);
+                let attributes = attributes_of(&ok.obj_attributes);
+                let seen = (attributes.size, attributes.mode, attributes.mtime);
+                assert_eq!(seen, (size, 0o640, at));
+            }
+        }
     });
 }
 

@@ -17,7 +17,7 @@ use crate::permit::ConnectionPermit;
 use crate::router::{Programs, Router};
 use crate::service::Peer;
 
-/// What the server knows of a connection, apart from the stream.
+/// The properties of a connection, apart from its stream.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) address: SocketAddr,

@@ -103,7 +103,7 @@ impl<P> Drop for Handlers<P> {
     }
 }
 
-/// How often a server that drains looks whether its last handlers have ended.
+/// The interval at which a server that drains checks whether its last handlers have ended.
 const HANDLERS_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits for the handlers whose connections were lost, after the connections have ended. Each has

@@ -30,7 +30,7 @@ pub struct Server<P> {
     next: u64,
 }
 
-/// Who serves the connections.
+/// The tasks or threads that serve the connections.
 #[derive(Debug)]
 enum Workers<P> {
     /// Tasks of the runtime.
@@ -117,8 +117,9 @@ impl<P: Programs> Server<P> {
         self.run_until(std::future::pending()).await;
     }
 
-    /// Serves until a future ends, and then drains: it accepts no connection and no call, and
-    /// answers the accepted calls.
+    /// Serves until a future ends, and then drains: it accepts no connection and no call, answers
+    /// the accepted calls, and waits for handlers whose connections were lost, each at most for
+    /// [`ServerLimits::handler_time`](crate::ServerLimits::handler_time).
     pub async fn run_until(mut self, end: impl Future<Output = ()>) {
         let mut open = Open::default();
         let mut end = std::pin::pin!(end);

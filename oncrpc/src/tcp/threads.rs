@@ -82,12 +82,21 @@ fn start<P: Programs>(router: Router<P>) -> io::Result<Thread> {
     let (end, ended) = oneshot::channel::<()>();
     let open = Arc::new(AtomicU64::new(0));
     let count = open.clone();
-    thread::Builder::new()
-        .name("oncrpc-server".to_owned())
-        .spawn(move || {
-            run(&runtime, Arc::new(router), receiver, &count);
-            drop(end);
-        })?;
+    // If there is no thread, the runtime does not end within the caller's, which would panic.
+    let (runtimes, given) = std::sync::mpsc::channel::<Runtime>();
+    let thread = thread::Builder::new().name("oncrpc-server".to_owned());
+    let spawned = thread.spawn(move || {
+        if let Ok(runtime) = given.recv() {
+            run(&runtime, Arc::new(router), receiver, count);
+        }
+        drop(end);
+    });
+    if let Err(error) = spawned {
+        runtime.shutdown_background();
+        return Err(error);
+    }
+    // The thread waits for it.
+    drop(runtimes.send(runtime));
     Ok(Thread {
         connections,
         open,
@@ -100,9 +109,10 @@ fn run<P: Programs>(
     runtime: &Runtime,
     router: Arc<Router<P>>,
     mut receiver: mpsc::UnboundedReceiver<(TcpStream, Accepted)>,
-    open: &Arc<AtomicU64>,
+    open: Arc<AtomicU64>,
 ) {
-    runtime.block_on(async {
+    // The router is dropped within the runtime.
+    runtime.block_on(async move {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {

@@ -61,13 +61,23 @@ impl Spin {
         if now.duration_since(*yielded) >= YIELD_EVERY {
             yield_now();
             *yielded = Instant::now();
-            if yielded.duration_since(now) > ALONE {
-                self.resume = Some(*yielded + HOLD_OFF);
+            let end = *yielded;
+            if !self.is_alone(end.duration_since(now), end) {
                 return false;
             }
         }
         std::hint::spin_loop();
         true
+    }
+
+    /// Returns true if a yield of this duration shows no other threads that want the core.
+    /// Otherwise polling ends for a while.
+    fn is_alone(&mut self, yielded: Duration, now: Instant) -> bool {
+        let is_alone = yielded <= ALONE;
+        if !is_alone {
+            self.resume = Some(now + HOLD_OFF);
+        }
+        is_alone
     }
 
     /// Notes that the driver has slept until there was work, or until it was time for something.
@@ -121,6 +131,19 @@ mod tests {
         // It ends early where other threads want the core.
         assert!(spin.resume.is_some() || idle >= Some(DEFAULT_SPIN));
         assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn spin_leaves_the_core_to_other_threads() {
+        let mut spin = spin();
+        let long_ago = Instant::now() - 2 * HOLD_OFF;
+        assert!(spin.is_alone(ALONE, Instant::now()) && spin.goes_on());
+        assert!(!spin.is_alone(2 * ALONE, Instant::now()));
+        assert!(!spin.goes_on());
+        spin.found();
+        assert!(!spin.goes_on());
+        assert!(!spin.is_alone(2 * ALONE, long_ago));
+        assert!(spin.goes_on());
     }
 
     #[test]

@@ -193,8 +193,12 @@ impl<D: Device> LocalChannel<D> {
                 }
                 DriverEvent::Closed { reason, is_final } => {
                     let error = driver.take_connect_error(self.id);
-                    let cause = error.as_ref().map(ToString::to_string);
-                    self.outage.replace(Some(cause));
+                    self.outage.replace_with(|outage| {
+                        let known = error.as_ref().map(ToString::to_string);
+                        let known = known.or_else(|| outage.take().flatten());
+                        // A channel that has ended takes no calls.
+                        (!is_final).then(|| known.or_else(|| Some(reason.to_string())))
+                    });
                     return Some(LocalEvent::Disconnected {
                         reason,
                         error,
@@ -354,8 +358,8 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
     /// Begins a call. It fails if a backward channel has no connection, or if the maximum number of
     /// calls of the protocol's settings is open
     /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)). A cancelled call that was sent
-    /// is open until it is answered. A call that does not wait for a connection fails unless there
-    /// is one.
+    /// is open until it is answered. A call that does not wait for a connection fails if there is
+    /// none; one that has begun waits for the next connection, if it may be transmitted again.
     fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
         if let Way::Backward(caller) = &self.way
             && let Err(kind) = caller.check(driver, self.id)

@@ -15,7 +15,7 @@ use super::local_server::LocalServer;
 use super::placement::{Acceptor, Inlet, acceptor, acceptor_of_one};
 use super::publisher::Publisher;
 use super::thread::{TransportError, spawn_thread};
-use super::waiter::{Turns, Waiter};
+use super::waiter::{Turns, Waiter, is_ready};
 use crate::driver::{Driver, ListenerHandle};
 use crate::memory::Budget;
 use crate::provider::Device;
@@ -229,7 +229,11 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
             }
             self.publisher.turn(&self.driver);
             if self.driver.looks_for_work(busy) {
-                turns.end().await;
+                // A server that never sleeps drains, too.
+                if turns.end().await && !drains && is_ready(until.as_mut()).await {
+                    drains = true;
+                    self.drain();
+                }
                 continue;
             }
             self.driver.arm()?;

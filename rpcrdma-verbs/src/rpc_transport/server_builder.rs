@@ -81,8 +81,9 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
 
     /// Sets the number of threads for each address. Each has a router and its connections, over
     /// RDMA also a driver. A short call whose handler does not wait shares nothing with other
-    /// threads. The memory limit of the settings is for all threads together. By default, an address over RDMA has one thread,
-    /// and over TCP tasks of the runtime serve, with one router.
+    /// threads but a part of the reply cache, if it is not idempotent. The memory limit of the
+    /// settings is for all threads together. By default, an address over RDMA has one thread, and
+    /// over TCP tasks of the runtime serve, with one router.
     pub fn threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = Some(threads);
         self

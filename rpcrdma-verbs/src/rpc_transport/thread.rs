@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use ::tokio::runtime::{Builder, Runtime};
+
 use crate::driver::DriverError;
 use crate::provider::VerbError;
 
@@ -57,16 +59,22 @@ pub(super) fn spawn_thread<F: Future<Output = Result<(), TransportError>>>(
     name: &str,
     future: impl FnOnce() -> F + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<Result<(), TransportError>>> {
-    let runtime = ::tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || {
-            let ended = runtime.block_on(future());
-            if let Err(error) = &ended {
-                tracing::error!(%error, "the transport has ended");
-            }
-            ended
-        })
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    // If there is no thread, the runtime does not end within the caller's, which would panic.
+    let (runtimes, receiver) = std::sync::mpsc::channel::<Runtime>();
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let spawned = thread.spawn(move || {
+        let runtime = receiver.recv().map_err(std::io::Error::other)?;
+        let ended = runtime.block_on(future());
+        if let Err(error) = &ended {
+            tracing::error!(%error, "the transport has ended");
+        }
+        ended
+    });
+    match spawned {
+        // The thread waits for it.
+        Ok(_) => drop(runtimes.send(runtime)),
+        Err(_) => runtime.shutdown_background(),
+    }
+    spawned
 }

@@ -1,8 +1,10 @@
 //! Waits for a driver on tokio.
 
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use ::tokio::io::unix::AsyncFd;
@@ -60,14 +62,21 @@ pub(super) struct Turns(u32);
 const TURNS: u32 = 8;
 
 impl Turns {
-    /// Ends a turn.
-    pub(super) async fn end(&mut self) {
+    /// Ends a turn. Returns true if other tasks have run.
+    pub(super) async fn end(&mut self) -> bool {
         self.0 += 1;
-        if self.0 >= TURNS {
+        let others = self.0 >= TURNS;
+        if others {
             self.0 = 0;
             yield_now().await;
         }
+        others
     }
+}
+
+/// Polls a future once. Returns true if it is ready.
+pub(super) async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
 #[allow(unsafe_code, reason = "tokio requires a promise about the descriptor")]

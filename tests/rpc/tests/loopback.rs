@@ -11,10 +11,10 @@ use std::time::Duration;
 use kv1::Client;
 use oncrpc::xdr::{Item, SharedBytes};
 use oncrpc::{
-    AuthSys, CallErrorKind, CallOptions, Channel, Execution, Progress, ReplyStatus, Router,
-    loopback,
+    AuthSys, CallErrorKind, CallOptions, Channel, Context, Execution, Progress, ReplyStatus,
+    Router, RpcError, loopback,
 };
-use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_rpc_tests::kv::kv::{kv1, kv3};
 use support::{Store, assert_error, found, key, put, run};
 
 /// A client of a store in this process.
@@ -218,6 +218,25 @@ fn unknown_programs_and_versions_are_rejected() {
         type Results = ();
         fn to_results((): ()) {}
     }
+    struct Version2;
+    impl oncrpc::xdr::Procedure for Version2 {
+        const PROGRAM: u32 = rpcrdma_rpc_tests::kv::kv::PROGRAM;
+        const VERSION: u32 = 2;
+        const NUMBER: u32 = 1;
+        const NAME: &'static str = "GET";
+        type Args<'a> = ();
+        type Reply<'a> = ();
+    }
+    impl oncrpc::Method for Version2 {
+        type Results = ();
+        fn to_results((): ()) {}
+    }
+    struct Three;
+    impl kv3::Service for Three {
+        async fn count(&self, _: &Context) -> Result<u32, RpcError> {
+            Ok(3)
+        }
+    }
     struct Other;
     impl oncrpc::xdr::Procedure for Other {
         const PROGRAM: u32 = 1;
@@ -242,5 +261,15 @@ fn unknown_programs_and_versions_are_rejected() {
         let error = call.await.unwrap_err();
         let unavailable = ReplyStatus::ProgramUnavailable;
         assert!(matches!(error.kind(), CallErrorKind::Status(status) if *status == unavailable));
+        // The range of several versions, within which one is missing.
+        let router = Router::new().add_service(kv1::serve(Arc::new(Store::default())));
+        let (both, runner) = loopback(router.add_service(kv3::serve(Three)));
+        tokio::spawn(runner);
+        assert_eq!(kv3::Client::new(both.clone()).count().await.unwrap(), 3);
+        assert_eq!(Client::new(both.clone()).fail(&9).await.unwrap(), 9);
+        let call = oncrpc::Call::<_, Version2>::new(&both, &options, &());
+        let error = call.await.unwrap_err();
+        let mismatch = ReplyStatus::ProgramMismatch { low: 1, high: 3 };
+        assert!(matches!(error.kind(), CallErrorKind::Status(status) if *status == mismatch));
     });
 }

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use kv1::Client;
-use oncrpc::{Channel, Execution, Router, ServerControl, ServerLimits, tcp};
+use kv1::{Client, GetResults};
+use oncrpc::xdr::Text;
+use oncrpc::{Channel, Context, Execution, Router, RpcError, ServerControl, ServerLimits, tcp};
+use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
@@ -75,6 +77,47 @@ fn all_addresses_share_services_and_limits() {
         let text = "can't connect: the server rejected the connection: \
                     too many connections of the peer";
         assert_error(&rejected.unwrap_err(), text, Execution::NotExecuted);
+    });
+}
+
+/// A service that keeps its thread busy.
+struct Slow;
+
+impl kv1::Service for Slow {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+
+    async fn fail(&self, _: &Context, how: u32) -> Result<u32, RpcError> {
+        std::thread::sleep(Duration::from_micros(300));
+        Ok(how)
+    }
+}
+
+/// The server's thread never sleeps: there is always another call.
+#[test]
+fn a_busy_server_drains() {
+    run(async {
+        let fabric = Fabric::new();
+        let server = ServerBuilder::new(|| Router::new().add_service(kv1::serve(Slow)));
+        let server = server.rdma(&fabric.device(), any()).start().await.unwrap();
+        let address = server.local_addrs()[0];
+        for _ in 0..16 {
+            let (channel, runner) = channel(&fabric.device(), address, ClientConfig::new());
+            tokio::spawn(runner);
+            let kv = Client::new(channel);
+            for _ in 0..32 {
+                let kv = kv.clone();
+                tokio::spawn(async move { while kv.fail(&9).await.is_ok() {} });
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let drained = tokio::time::timeout(Duration::from_secs(5), server.drain());
+        drained.await.expect("it does not drain").unwrap();
     });
 }
 

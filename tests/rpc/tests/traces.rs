@@ -1,11 +1,14 @@
-//! Handlers belong to the trace of their caller, if both are in one process.
+//! Handlers belong to the trace of their caller, if both are in one process; and what a server logs
+//! of calls that fail.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
+use std::io;
 use std::sync::{Arc, Mutex};
 
-use oncrpc::{Router, loopback};
+use oncrpc::xdr::{Procedure, Text};
+use oncrpc::{Call, CallOptions, Method, Router, loopback};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use support::{Store, key};
 use tracing::field::{Field, Visit};
@@ -81,4 +84,70 @@ fn a_handler_joins_the_trace_of_its_caller() {
         "program/rpc name=\"KV_GET\" peer=\"loopback\" status=success"
     );
     assert!(of("program ").starts_with("program "));
+}
+
+/// The text of a log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// KV_PUT with another argument: a key that is too long.
+struct LongKey;
+
+impl Procedure for LongKey {
+    const PROGRAM: u32 = kv1::Put::PROGRAM;
+    const VERSION: u32 = kv1::Put::VERSION;
+    const NUMBER: u32 = kv1::Put::NUMBER;
+    const NAME: &'static str = "KV_PUT";
+    type Args<'a> = Text<'a>;
+    type Reply<'a> = ();
+}
+
+impl Method for LongKey {
+    type Results = ();
+    fn to_results((): ()) {}
+}
+
+/// The reply cannot carry the field of arguments that are not decoded, nor the text of a panic.
+#[test]
+fn a_server_logs_why_calls_fail() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false);
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.unwrap().block_on(async {
+            let store = Arc::new(Store::default());
+            let (channel, runner) = loopback(Router::new().add_service(kv1::serve(store)));
+            tokio::spawn(runner);
+            let options = CallOptions::DEFAULT;
+            let long = "x".repeat(65);
+            let key = Text::try_from(long.as_str()).unwrap();
+            let call = Call::<_, LongKey>::new(&channel, &options, &key);
+            call.await.unwrap_err();
+            kv1::Client::new(channel).fail(&0).await.unwrap_err();
+        });
+    });
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let has = |line: &str, parts: [&str; 3]| parts.iter().all(|part| line.contains(part));
+    let refused = [
+        "call refused",
+        "KV_PUT",
+        "the arguments can't be decoded: key: ",
+    ];
+    assert!(log.lines().any(|line| has(line, refused)), "{log}");
+    let panicked = ["handler panicked", "KV_FAIL", "told to"];
+    assert!(log.lines().any(|line| has(line, panicked)), "{log}");
 }

@@ -125,6 +125,8 @@ run_job() {
 # Unmounts what a job has left mounted, which is a failure: the next job would use it.
 unmount_left() {
     local mount
+    # It would wait for the stuck kernel.
+    [ ! -e /tmp/stuck ] || return 0
     while read -r mount; do
         echo "tests/vm: left mounted: $mount"
         timeout -s KILL 10 umount -f -l "$mount" || true

@@ -51,8 +51,8 @@ pub(super) struct Serve {
     /// Traffic class of RDMA connections: the DSCP times four, as in RDMA_OPTION_ID_TOS.
     #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
     traffic_class: Option<u8>,
-    /// Threads that serve the connections of each address [default: one over RDMA, and one for each
-    /// processor over TCP].
+    /// Threads that serve the connections of each address [default: one over RDMA; over TCP the
+    /// thread of the command].
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
     /// Path that clients mount.

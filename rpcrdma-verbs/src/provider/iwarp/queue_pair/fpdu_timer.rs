@@ -13,8 +13,8 @@ impl FpduTimer {
     /// Returns the remaining time for the FPDU `arriving`, which is zero if its time is over. Call
     /// this when the socket has no more data.
     ///
-    /// A full socket blocks the peer. After a pause of this end, the FPDU therefore gets its whole
-    /// time again.
+    /// A full socket blocks the peer. After a pause of this end that lasts until a quarter of the
+    /// time behind the deadline, the FPDU therefore gets its whole time again.
     pub(super) fn left(
         &mut self,
         arriving: u64,

@@ -374,7 +374,8 @@ impl Qp {
             let advanced = self.advance(state, bytes);
             let (taken, progress) = advanced.map_err(|t| StreamEnd::refused(&t))?;
             bytes = &bytes[taken..];
-            if taken > 0 && progress != FpduProgress::Stalled {
+            // A message without payload may take no bytes of its FPDU when it gets a receive.
+            if progress != FpduProgress::Stalled {
                 state.incoming.stalled = None;
             }
             match progress {
@@ -385,7 +386,6 @@ impl Qp {
                     return Ok(());
                 }
                 FpduProgress::Place { destination, len } => {
-                    state.incoming.stalled = None;
                     state.incoming.bulk = len >= BULK;
                     let (part, rest) = bytes.split_at(len.min(bytes.len()));
                     if part.is_empty() {
