@@ -80,8 +80,8 @@ codes! {
     UnterminatedComment "unterminated-comment" error "A `/*` has no matching `*/`.";
     Syntax "syntax" error "The text does not follow the grammar of RFC 4506, section 6.3, or RFC \
         5531, section 12.";
-    Condition "condition" error "A condition for the C preprocessor is not understood, or no \
-        `#endif` closes it.";
+    Condition "condition" error "A condition for the C preprocessor is not understood, no \
+        `#endif` closes it, or an `#elif`, `#else` or `#endif` has no `#if`.";
     SeveralDeclarations "several-declarations" error "An arm of a union has more than one \
         declaration.";
     // Names.
