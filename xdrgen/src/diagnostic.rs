@@ -124,8 +124,8 @@ codes! {
     ProseName "prose-name" allow "A name in running text resembles an XDR name of the document \
         but is not defined.";
     // Lints: XDR that is lost.
-    UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, or is \
-        a definition.";
+    UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, is a \
+        definition, or is in a block of XDR whose other lines have `///`.";
     NestedComment "nested-comment" warn "A `/*` is in a comment: an earlier comment may not be \
         closed, and hide XDR.";
     // Lints: what other tools do not read.

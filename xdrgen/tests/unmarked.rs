@@ -373,6 +373,33 @@ fn what_stands_between_blocks_is_not_reported() {
     xml("<!-- /// const A = 1; -->");
 }
 
+/// The lines of a condition that does not hold are not XDR, and a namespace ends without a `;`.
+#[test]
+fn conditions_and_namespaces_do_not_interrupt() {
+    let condition = "/// #if defined A \\\n///   && B\n/// struct a {\n/// #else\n\
+                     /// struct a { int z;\n/// #endif\n/// int x; };";
+    let namespace = "/// namespace n {\n/// struct a { int x; };\n/// }";
+    for xdr in [condition, namespace] {
+        let text = format!("~~~ xdr\n{xdr}\n~~~\n\n~~~ xdr\nint x;\n~~~\n");
+        let found = reported_in(Form::Markdown(&[]), &text);
+        let lost = found.iter().find(|(code, _)| *code == Code::UnmarkedLine);
+        assert_eq!(lost, None, "{text}");
+    }
+    let open = "~~~ xdr\n/// namespace n {\n/// struct a {\n~~~\n~~~ xdr\nint x;\n~~~\n\
+                ~~~ xdr\n/// };\n/// }\n~~~\n";
+    let found = reported_in(Form::Markdown(&[]), open);
+    assert!(found.contains(&(Code::UnmarkedLine, 6)), "{found:?}");
+}
+
+/// The marks of code do not hide that a block is a copy, whose blank lines are part of it.
+#[test]
+fn a_new_definition_between_marks_is_reported() {
+    let text = "~~~ xdr\n/// const A = 1;\n~~~\n~~~ xdr\n<CODE BEGINS> file \"a.x\"\nstruct b {\n\n  \
+                int x;\n};\n<CODE ENDS>\n~~~\n";
+    let found = reported_in(Form::Markdown(&[]), text);
+    assert_eq!(found, [(Code::Consistency, 6)]);
+}
+
 /// Blocks without markers are copies, or parts of definitions that the text explains.
 #[test]
 fn a_block_without_markers_is_reported_if_it_interrupts_or_defines() {
@@ -385,6 +412,11 @@ fn a_block_without_markers_is_reported_if_it_interrupts_or_defines() {
     assert_eq!(reported(damaged), [(Code::UnmarkedLine, 7)]);
     let part = ["/// struct a { int x; };", "  int x;", "/// const C = 3;"];
     assert_eq!(reported(part), []);
+    let lost = ["/// struct a { int x;", "struct b z;", "/// int y; };"];
+    assert!(reported(lost).contains(&(Code::UnmarkedLine, 7)));
+    let code = "<CODE BEGINS>\nconst A = 1;\n<CODE ENDS>";
+    let explained = ["/// const A = 1; struct a {", code, "/// int y; };"];
+    assert_eq!(reported(explained), []);
     let copy = ["/// const A = 1;", "const A = 1;", "/// const C = 3;"];
     assert_eq!(reported(copy), []);
     let marks = [

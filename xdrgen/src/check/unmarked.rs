@@ -128,6 +128,7 @@ impl<'m> Lines<'m> {
                 .filter(|run| {
                     let interrupts = match run.place {
                         Place::BesideMarked => true,
+                        Place::Copy => return open,
                         Place::Block => open,
                         Place::Unnamed | Place::Text => open && self.looks_like_xdr(sources, *run),
                     };

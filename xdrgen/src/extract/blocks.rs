@@ -143,6 +143,9 @@ pub(super) fn select(blocks: Vec<Block>) -> Blocks {
             continue;
         }
         let Some(place) = block.place(is_code) else {
+            // A block between marks is a copy, wherever it is.
+            let lines = block.lines.iter().filter(|_| !is_code);
+            unmarked.extend(lines.filter_map(|line| line.unmarked(Place::Copy)));
             found.copies.push(block.lines);
             continue;
         };

@@ -62,6 +62,8 @@ pub(crate) enum Place {
     Text,
     /// In a block of XDR without markers.
     Block,
+    /// In a block of XDR without markers that looks like a copy of definitions.
+    Copy,
     /// In a block without markers whose language the document does not name, or in running text
     /// beside a marked line.
     Unnamed,
