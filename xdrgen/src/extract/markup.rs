@@ -118,6 +118,8 @@ impl Position<'_> {
 struct Builder<'t> {
     position: Position<'t>,
     block: Block,
+    /// The offset at which the document's line of the last line begins.
+    start: usize,
     /// Whether the next character begins a line.
     fresh: bool,
 }
@@ -127,6 +129,7 @@ impl<'t> Builder<'t> {
         Self {
             position,
             block: Block::new(language),
+            start: position.start,
             fresh: true,
         }
     }
@@ -135,8 +138,7 @@ impl<'t> Builder<'t> {
     fn push(&mut self, start: usize, end: usize, entities: bool) {
         let text = self.position.text;
         let mut at = start;
-        // The text after a tag continues its line.
-        self.jump(at);
+        self.resume(at);
         while let Some(first) = text.get(at..end).and_then(|rest| rest.chars().next()) {
             let decoded = (entities && first == '&')
                 .then(|| entity(&text[at..end]))
@@ -157,16 +159,30 @@ impl<'t> Builder<'t> {
         }
     }
 
+    /// Continues the last line after a tag or a comment, which may have several lines. A line that
+    /// is still blank begins there.
+    fn resume(&mut self, at: usize) {
+        let line = self.position.line;
+        self.position = self.position.at(at);
+        let lines = &mut self.block.lines;
+        let is_blank = |line: &mut Line| line.content.trim().is_empty();
+        if self.position.line > line && !self.fresh && lines.pop_if(is_blank).is_some() {
+            self.fresh = true;
+        }
+        self.jump(at);
+    }
+
     /// Begins a line at an offset, if the previous line has ended.
     fn jump(&mut self, at: usize) {
         if !self.fresh {
             return self.jump_within(at);
         }
-        if self.position.text[at..].starts_with('\n') {
+        if self.position.text[at..].starts_with(['\r', '\n']) {
             return;
         }
         self.fresh = false;
         self.position = self.position.at(at);
+        self.start = self.position.start;
         self.block.lines.push(Line {
             number: self.position.line,
             column: at - self.position.start,
@@ -177,7 +193,7 @@ impl<'t> Builder<'t> {
 
     /// Records that the last line continues at an offset, unless that is the next column.
     fn jump_within(&mut self, at: usize) {
-        let start = self.position.start;
+        let start = self.start;
         if let Some(line) = self.block.lines.last_mut() {
             let length = line.content.len();
             let expected = match line.shifts.last() {
@@ -225,6 +241,18 @@ mod tests {
         let found = read_xml(xml);
         assert_eq!(lines(&found), [(2, 6, "a<b>")]);
         assert_eq!(found.xdr[0].shifts, [(2, 11), (4, 16)]);
+    }
+
+    /// The line that follows the comment in the document has the column.
+    #[test]
+    fn a_comment_of_two_lines_ends_a_blank_line() {
+        for end in ["\n", "\r\n"] {
+            let text = format!("<artwork>{end}/// a{end}  <!-- c{end} -->  /// b{end}</artwork>");
+            assert_eq!(lines(&read_xml(&text)), [(2, 4, "a"), (4, 10, "b")]);
+            let text = format!("<artwork>{end}/// a <!-- c{end} --> b{end}/// c</artwork>");
+            let found = read_xml(&text);
+            assert_eq!(lines(&found), [(2, 4, "a  b"), (4, 4, "c")]);
+        }
     }
 
     #[test]
