@@ -341,11 +341,33 @@ pub(crate) fn extract(path: &Path, prose: Option<&[String]>) -> Result<String, E
             sources.set_prose(document, sections.to_vec());
         }
         let extracted = extract::extract(&mut sources, document, &[], &mut diagnostics);
-        extract::xdr_of(&sources, extracted.xdr)
+        match prose {
+            Some(_) => without_variables(&sources, extracted.xdr),
+            None => extract::xdr_of(&sources, extracted.xdr),
+        }
     });
     let found = diagnostics.into_sorted(&sources);
     xdr.filter(|_| found.is_empty())
         .ok_or_else(|| Error::of(&sources, &found))
+}
+
+/// Returns XDR from running text without names such as that of `} reply;`, which only running text
+/// may have.
+fn without_variables(sources: &SourceMap, xdr: TextId) -> String {
+    let mut diagnostics = Diagnostics::default();
+    parse::parse(sources, xdr, &mut diagnostics);
+    let content = sources.text(xdr).content();
+    let mut found = String::new();
+    let mut at = 0;
+    let diagnostics = diagnostics.into_sorted(sources).into_iter();
+    for diagnostic in diagnostics.filter(|found| found.code == Code::VariableName) {
+        let Some(name) = diagnostic.span.map(|span| span.range()) else {
+            continue;
+        };
+        found += content.get(at..name.start).unwrap_or_default().trim_end();
+        at = name.end;
+    }
+    found + content.get(at..).unwrap_or_default()
 }
 
 /// Returns the definitions in the text of one document.

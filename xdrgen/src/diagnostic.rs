@@ -80,8 +80,8 @@ codes! {
     UnterminatedComment "unterminated-comment" error "A `/*` has no matching `*/`.";
     Syntax "syntax" error "The text does not follow the grammar of RFC 4506, section 6.3, or RFC \
         5531, section 12.";
-    Condition "condition" error "A condition for the C preprocessor is not understood, or no \
-        `#endif` closes it.";
+    Condition "condition" error "A condition for the C preprocessor is not understood, no \
+        `#endif` closes it, or an `#elif`, `#else` or `#endif` has no `#if`.";
     SeveralDeclarations "several-declarations" error "An arm of a union has more than one \
         declaration.";
     // Names.
@@ -124,8 +124,8 @@ codes! {
     ProseName "prose-name" allow "A name in running text resembles an XDR name of the document \
         but is not defined.";
     // Lints: XDR that is lost.
-    UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, or is \
-        a definition.";
+    UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, is a \
+        definition, or is in a block of XDR whose other lines have `///`.";
     NestedComment "nested-comment" warn "A `/*` is in a comment: an earlier comment may not be \
         closed, and hide XDR.";
     // Lints: what other tools do not read.

@@ -1,5 +1,6 @@
 //! Twice the text takes twice the time of processors and twice the memory, up to 200,000 lines: as
-//! a draft, as plain XDR, as a document without markers, and where each definition has a defect.
+//! a draft, as markdown, as RFCXML, as plain XDR, as a document without markers, where each
+//! definition has a defect, and where conditions use a long macro.
 //!
 //! One test, since other threads of the process would count.
 #![cfg(target_os = "linux")]
@@ -66,6 +67,42 @@ fn prose(lines: usize) -> String {
         }
     }
     text
+}
+
+/// Uses of a macro with a long value.
+fn conditions(lines: usize) -> String {
+    let uses = "#if X\n#endif\n".repeat(lines / 2);
+    format!("#define X {}\n{uses}", "a".repeat(lines * 4))
+}
+
+/// The definitions in blocks between `starts`, in turns, and `ends`.
+fn blocks(lines: usize, starts: [&str; 2], ends: [&str; 2]) -> String {
+    let plain = plain(lines);
+    let mut text = String::new();
+    for (at, definition) in plain.split("\n\n").enumerate() {
+        text.push_str(starts[at % 2]);
+        for line in definition.lines() {
+            let _ = writeln!(text, "/// {line}");
+        }
+        text.push_str(ends[at % 2]);
+    }
+    text
+}
+
+fn markdown(lines: usize) -> String {
+    blocks(
+        lines,
+        ["A paragraph.\n\n~~~ xdr\n", "```\n"],
+        ["~~~\n", "```\n"],
+    )
+}
+
+fn rfcxml(lines: usize) -> String {
+    let starts = [
+        "<t>A paragraph.</t>\n<sourcecode type=\"xdr\"><![CDATA[",
+        "<artwork><![CDATA[",
+    ];
+    blocks(lines, starts, ["]]></sourcecode>\n", "]]></artwork>\n"])
 }
 
 /// A type that does not exist, a name that exists, a semicolon that is missing.
@@ -148,11 +185,14 @@ impl Pair {
 
 #[test]
 fn time_and_memory_are_linear() {
-    let forms: [Form; 4] = [
+    let forms: [Form; 7] = [
         ("draft", draft, "draft-a-00.txt", false),
         ("plain XDR", plain, "a.x", false),
         ("prose", prose, "a.txt", true),
         ("defects", defects, "a.x", false),
+        ("conditions", conditions, "a.x", false),
+        ("markdown", markdown, "draft-a-00.md", false),
+        ("RFCXML", rfcxml, "draft-a-00.xml", false),
     ];
     let mut wrong = Vec::new();
     for form in forms {

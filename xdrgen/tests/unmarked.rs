@@ -15,19 +15,25 @@ const DRAFTS: [&str; 4] = [V2, RTREXT, XCHAREXT_02, XCHAREXT_03];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Text,
-    /// Markdown, with the XDR between fences of this info string.
-    Markdown(&'static str),
-    /// RFCXML, with this start of a block of XDR.
-    Xml(&'static str),
+    /// Markdown, with the XDR between fences of these info strings in turns.
+    Markdown(&'static [&'static str]),
+    /// RFCXML, with these starts of a block of XDR in turns.
+    Xml(&'static [&'static str]),
 }
 
-/// Each form with blocks of XDR, and those whose blocks have no type.
-const FORMS: [Form; 5] = [
-    Form::Markdown("xdr"),
-    Form::Markdown(""),
-    Form::Xml("<sourcecode type=\"xdr\"><![CDATA["),
-    Form::Xml("<sourcecode type=\"xdr\"><![CDATA[\n"),
-    Form::Xml("<artwork><![CDATA[\n"),
+/// Each form with blocks of XDR, those whose blocks have no type, and those with both.
+const FORMS: [Form; 8] = [
+    Form::Markdown(&["xdr"]),
+    Form::Markdown(&[""]),
+    Form::Markdown(&["xdr", ""]),
+    Form::Xml(&["<sourcecode type=\"xdr\"><![CDATA["]),
+    Form::Xml(&["<sourcecode type=\"xdr\"><![CDATA[\n"]),
+    Form::Xml(&["<artwork><![CDATA[\n"]),
+    Form::Xml(&["<artwork><![CDATA["]),
+    Form::Xml(&[
+        "<sourcecode type=\"xdr\"><![CDATA[",
+        "<artwork type=\"\"><![CDATA[",
+    ]),
 ];
 
 impl Form {
@@ -41,22 +47,22 @@ impl Form {
 
     /// Returns a draft in this form: each run of marked lines is a block.
     fn of(self, text: &str) -> String {
-        let (start, end) = match self {
-            Self::Text => return text.to_owned(),
-            Self::Markdown(info) => (format!("~~~ {info}\n"), "~~~\n"),
-            Self::Xml(start) => (start.to_owned(), "]]>\n"),
-        };
-        let mut open = false;
-        let mut found = String::new();
+        if self == Self::Text {
+            return text.to_owned();
+        }
+        let mut end = None;
+        let mut count = 0;
+        let mut found = self.preamble();
         for line in text.split_inclusive('\n') {
             let marked = line.trim_start().starts_with("///");
-            if marked && !open {
+            if marked && end.is_none() {
+                let (start, close) = self.block(count);
                 found.push_str(&start);
-            } else if !marked && open {
+                end = Some(close);
+                count += 1;
+            } else if !marked && let Some(end) = end.take() {
                 found.push_str(end);
-                found.push_str(self.close());
             }
-            open = marked;
             match self {
                 Self::Xml(_) if !marked => {
                     found.push_str(&line.replace('&', "&amp;").replace('<', "&lt;"));
@@ -64,18 +70,37 @@ impl Form {
                 _ => found.push_str(line),
             }
         }
-        if open {
-            found.push_str(end);
-            found.push_str(self.close());
-        }
+        found.push_str(end.unwrap_or_default());
         found
     }
 
-    fn close(self) -> &'static str {
+    /// Returns a block of the last type, in a form that has several: one without a type may be a
+    /// figure, unless another such block has markers.
+    fn preamble(self) -> String {
+        let last = match self {
+            Self::Text => 0,
+            Self::Markdown(types) | Self::Xml(types) => types.len() - 1,
+        };
+        let (start, end) = self.block(last);
+        match last {
+            0 => String::new(),
+            _ => format!("{start}/// /* The XDR. */\n{end}"),
+        }
+    }
+
+    /// Returns the start and the end of a block.
+    fn block(self, number: usize) -> (String, &'static str) {
         match self {
-            Self::Xml(start) if start.starts_with("<artwork") => "</artwork>\n",
-            Self::Xml(_) => "</sourcecode>\n",
-            Self::Text | Self::Markdown(_) => "",
+            Self::Text => (String::new(), ""),
+            Self::Markdown(infos) => (format!("~~~ {}\n", infos[number % infos.len()]), "~~~\n"),
+            Self::Xml(starts) => {
+                let start = starts[number % starts.len()];
+                let end = match start.starts_with("<artwork") {
+                    true => "]]>\n</artwork>\n",
+                    false => "]]>\n</sourcecode>\n",
+                };
+                (start.to_owned(), end)
+            }
         }
     }
 }
@@ -260,7 +285,7 @@ fn interrupting_line_is_reported_at_its_position() {
 /// Prose stands outside of a block of XDR: any line in it without a marker is reported.
 #[test]
 fn a_line_without_a_marker_in_a_block_is_reported_at_its_position() {
-    let xml = Form::Xml("");
+    let xml = Form::Xml(&[]);
     for line in [
         "int y;",
         "// int y;",
@@ -276,19 +301,103 @@ fn a_line_without_a_marker_in_a_block_is_reported_at_its_position() {
             let lines = format!("{before}\n  {line}\n{after}\n");
             let text = format!("# A\n\n~~~ xdr\n{lines}~~~\n");
             let expected = [(Code::UnmarkedLine, 5)];
-            assert_eq!(
-                reported_in(Form::Markdown("xdr"), &text),
-                expected,
-                "{text}"
-            );
+            assert_eq!(reported_in(Form::Markdown(&[]), &text), expected, "{text}");
             let text = format!("<t>A</t>\n\n<sourcecode type=\"xdr\">\n{lines}</sourcecode>\n");
             assert_eq!(reported_in(xml, &text), expected, "{text}");
             let text = format!("# A\n\n~~~\n{lines}~~~\n");
-            if !after.is_empty() {
-                assert_eq!(reported_in(Form::Markdown(""), &text), expected, "{text}");
-            }
+            assert_eq!(reported_in(Form::Markdown(&[]), &text), expected, "{text}");
+            let text = format!("<t>A</t>\n\n<artwork>\n{lines}</artwork>\n");
+            assert_eq!(reported_in(xml, &text), expected, "{text}");
         }
     }
+}
+
+/// A block with markers is XDR if the document names no other language for it.
+#[test]
+fn a_marked_block_without_a_language_is_xdr_beside_blocks_of_xdr() {
+    let md = Form::Markdown(&[]);
+    let xml = Form::Xml(&[]);
+    let artwork = ["<artwork><![CDATA[", "]]></artwork>"];
+    let sourcecode = ["<sourcecode type=\"xdr\">\n", "</sourcecode>"];
+    for (form, [begin, end], [other_begin, other_end]) in [
+        (md, ["~~~ xdr\n", "~~~"], ["```\n", "```"]),
+        (md, ["``` {#a}\n", "```"], ["~~~ xdr\n", "~~~"]),
+        (md, ["~~~ xdr\n", "~~~"], ["~~~ text\n", "~~~"]),
+        (md, ["~~~ xdr\n", "~~~"], ["    ", ""]),
+        (md, ["~~~\n", "~~~"], ["", ""]),
+        (xml, sourcecode, ["<sourcecode>", "</sourcecode>"]),
+        (xml, artwork, sourcecode),
+        (xml, artwork, ["<artwork type='ascii-art'>", "</artwork>"]),
+        (xml, sourcecode, ["<t>\n", "</t>"]),
+    ] {
+        let first = format!("{begin}/// typedef lost a;\n/// const A = 1;\n{end}\n\n");
+        let text = format!("{first}{other_begin}/// typedef lost b;\n{other_end}\n");
+        let place = |name| {
+            let before = text.split_once(name).map_or("", |(before, _)| before);
+            (Code::UndefinedType, before.lines().count())
+        };
+        let expected = [place("lost a"), place("lost b")];
+        assert_eq!(reported_in(form, &text), expected, "{text}");
+    }
+}
+
+/// The XDR is what has markers: a block of XDR without them is a copy.
+#[test]
+fn a_block_of_xdr_without_markers_is_compared_with_a_marked_block() {
+    let text = "~~~ xdr\nstruct a { int x; };\n~~~\n~~~\n/// const OTHER = 2;\n~~~\n";
+    let found = reported_in(Form::Markdown(&[]), text);
+    assert_eq!(found, [(Code::Consistency, 2)]);
+}
+
+/// Text, code of another language and figures may stand between two blocks of one definition.
+#[test]
+fn what_stands_between_blocks_is_not_reported() {
+    let md = |between: &str| {
+        let text =
+            format!("~~~\n/// struct a {{\n~~~\n\n{between}\n\n~~~\n///   int x; }};\n~~~\n");
+        assert_eq!(reported_in(Form::Markdown(&[]), &text), [], "{text}");
+    };
+    md("The fields; as follows:");
+    md("~~~ c\nstruct local { int x; };\n~~~");
+    md("~~~ rust\n/// A comment.\nstruct Local;\n~~~");
+    md("~~~\n+---+\n| a |\n+---+\n~~~");
+    let xml = |between: &str| {
+        let text = format!(
+            "<artwork>/// struct a {{</artwork>\n{between}\n<artwork>\n/// int x; }};\n</artwork>\n"
+        );
+        assert_eq!(reported_in(Form::Xml(&[]), &text), [], "{text}");
+    };
+    xml("<t>The fields;\nas follows:\n</t>");
+    xml("<sourcecode type=\"c\">\nstruct local { int x; };\n</sourcecode>");
+    xml("<artwork type=\"svg\"><g a=\"b;\">;</g></artwork>");
+    xml("<!-- /// const A = 1; -->");
+}
+
+/// The lines of a condition that does not hold are not XDR, and a namespace ends without a `;`.
+#[test]
+fn conditions_and_namespaces_do_not_interrupt() {
+    let condition = "/// #if defined A \\\n///   && B\n/// struct a {\n/// #else\n\
+                     /// struct a { int z;\n/// #endif\n/// int x; };";
+    let namespace = "/// namespace n {\n/// struct a { int x; };\n/// }";
+    for xdr in [condition, namespace] {
+        let text = format!("~~~ xdr\n{xdr}\n~~~\n\n~~~ xdr\nint x;\n~~~\n");
+        let found = reported_in(Form::Markdown(&[]), &text);
+        let lost = found.iter().find(|(code, _)| *code == Code::UnmarkedLine);
+        assert_eq!(lost, None, "{text}");
+    }
+    let open = "~~~ xdr\n/// namespace n {\n/// struct a {\n~~~\n~~~ xdr\nint x;\n~~~\n\
+                ~~~ xdr\n/// };\n/// }\n~~~\n";
+    let found = reported_in(Form::Markdown(&[]), open);
+    assert!(found.contains(&(Code::UnmarkedLine, 6)), "{found:?}");
+}
+
+/// The marks of code do not hide that a block is a copy, whose blank lines are part of it.
+#[test]
+fn a_new_definition_between_marks_is_reported() {
+    let text = "~~~ xdr\n/// const A = 1;\n~~~\n~~~ xdr\n<CODE BEGINS> file \"a.x\"\nstruct b {\n\n  \
+                int x;\n};\n<CODE ENDS>\n~~~\n";
+    let found = reported_in(Form::Markdown(&[]), text);
+    assert_eq!(found, [(Code::Consistency, 6)]);
 }
 
 /// Blocks without markers are copies, or parts of definitions that the text explains.
@@ -296,13 +405,18 @@ fn a_line_without_a_marker_in_a_block_is_reported_at_its_position() {
 fn a_block_without_markers_is_reported_if_it_interrupts_or_defines() {
     let block = |content: &str| format!("\n~~~ xdr\n{content}\n~~~\n");
     let document = |blocks: [&str; 3]| blocks.map(block).concat();
-    let reported = |blocks| reported_in(Form::Markdown("xdr"), &document(blocks));
+    let reported = |blocks| reported_in(Form::Markdown(&[]), &document(blocks));
     let open = ["/// struct a {", "  int x;", "///   int y; };"];
     assert_eq!(reported(open), [(Code::UnmarkedLine, 7)]);
     let damaged = ["/// const A = 1;", "// const B = 2;", "/// const C = 3;"];
     assert_eq!(reported(damaged), [(Code::UnmarkedLine, 7)]);
     let part = ["/// struct a { int x; };", "  int x;", "/// const C = 3;"];
     assert_eq!(reported(part), []);
+    let lost = ["/// struct a { int x;", "struct b z;", "/// int y; };"];
+    assert!(reported(lost).contains(&(Code::UnmarkedLine, 7)));
+    let code = "<CODE BEGINS>\nconst A = 1;\n<CODE ENDS>";
+    let explained = ["/// const A = 1; struct a {", code, "/// int y; };"];
+    assert_eq!(reported(explained), []);
     let copy = ["/// const A = 1;", "const A = 1;", "/// const C = 3;"];
     assert_eq!(reported(copy), []);
     let marks = [

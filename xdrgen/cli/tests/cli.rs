@@ -389,7 +389,8 @@ fn extract_takes_definitions_from_prose() {
                 int x;\n   } here;\n\n   struct line {\n     int;\n   };\n";
     let files = folder(&[("a.txt", text)]);
     let size = "const SIZE = 8;\n";
-    let point = "   struct point {\n     int x;\n   } here;\n";
+    // The name after the brace is not XDR.
+    let point = "   struct point {\n     int x;\n   };\n";
     let say_size = "a.txt: section 1, lines 3 to 3: SIZE\n\
                     a.txt: section 1, lines 5 to 5: SIZE (as in line 3, not taken)\n";
     let say_point = "a.txt: section 2, lines 9 to 11: point\n\
@@ -403,6 +404,8 @@ fn extract_takes_definitions_from_prose() {
     assert_eq!((out.as_str().trim_start(), err.as_str()), (size, say_size));
     let (out, err) = extracted(&["--section", "2"]);
     assert_eq!((out.as_str(), err.as_str()), (point, say_point));
+    let printed = folder(&[("out.x", &out)]);
+    exits(0, printed.path(), &["check", "out.x"]);
     let all = format!("{say_size}{say_point}");
     assert_eq!(extracted(&[]).1, all);
     assert_eq!(extracted(&["--section", "1", "--section", "2"]).1, all);

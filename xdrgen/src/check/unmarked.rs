@@ -9,10 +9,10 @@ use std::ops::Range;
 
 use crate::ast::Specification;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::extract::Markers;
+use crate::extract::{Markers, Place};
 use crate::parse;
 use crate::source::{Document, DocumentId, SourceMap, Span, Text, TextId, TextKind};
-use gaps::{Contents, Gap, Place, Run, gaps};
+use gaps::{Contents, Gap, Run, gaps};
 use scan::interruptions;
 
 /// The maximum number of lines for which one diagnostic suggests a marker.
@@ -126,8 +126,13 @@ impl<'m> Lines<'m> {
             let runs = gap.runs.iter().copied();
             return runs
                 .filter(|run| {
-                    open || run.place == Place::BesideMarked
-                        || self.is_definition(sources, *run, defined)
+                    let interrupts = match run.place {
+                        Place::BesideMarked => true,
+                        Place::Copy => return open,
+                        Place::Block => open,
+                        Place::Unnamed | Place::Text => open && self.looks_like_xdr(sources, *run),
+                    };
+                    interrupts || self.is_definition(sources, *run, defined)
                 })
                 .collect();
         }
@@ -192,6 +197,11 @@ impl<'m> Lines<'m> {
         let new = |name: &str| !defined.contains(name);
         let lost = parsed.definitions.iter().any(|d| new(&d.name.name));
         lost && !found.has_errors()
+    }
+
+    /// Returns true if a line of a paragraph looks like XDR.
+    fn looks_like_xdr(&self, sources: &SourceMap, run: Run) -> bool {
+        (run.first..=run.last).any(|number| looks_like_xdr(self.line(sources, number)))
     }
 
     /// Returns the content of a line.

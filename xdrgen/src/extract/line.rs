@@ -52,8 +52,23 @@ pub(crate) struct UnmarkedLine {
     pub(crate) columns: Range<usize>,
     /// The XDR without the blanks around it.
     pub(crate) content: String,
-    /// Whether other lines of its block have a marker.
-    pub(crate) is_beside_marked: bool,
+    pub(crate) place: Place,
+}
+
+/// Where a line without a marker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the running text of a document without blocks.
+    Text,
+    /// In a block of XDR without markers.
+    Block,
+    /// In a block of XDR without markers that looks like a copy of definitions.
+    Copy,
+    /// In a block without markers whose language the document does not name, or in running text
+    /// beside a marked line.
+    Unnamed,
+    /// In a block of XDR whose other lines have markers.
+    BesideMarked,
 }
 
 impl Line {
@@ -65,14 +80,14 @@ impl Line {
     }
 
     /// Returns the line as one without a marker; `None` if it is blank.
-    pub(super) fn unmarked(&self, is_beside_marked: bool) -> Option<UnmarkedLine> {
+    pub(super) fn unmarked(&self, place: Place) -> Option<UnmarkedLine> {
         let content = self.content.trim();
         let start = self.content.len() - self.content.trim_start().len();
         (!content.is_empty()).then(|| UnmarkedLine {
             number: self.number,
             columns: self.column_at(start)..self.column_at(start + content.len()),
             content: content.to_owned(),
-            is_beside_marked,
+            place,
         })
     }
 }

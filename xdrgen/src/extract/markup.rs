@@ -1,8 +1,8 @@
-//! Reads XDR from RFCXML, where it is the content of `<sourcecode type="xdr">`, and from markdown,
-//! where it is between fences with the word `xdr`.
+//! Reads the blocks of RFCXML, `<sourcecode>` and `<artwork>`, and of markdown, which are between
+//! fences.
 
-use super::line::{Blocks, Line, Markers};
-use super::txt::{code_mark, is_copy, strip_marker};
+use super::blocks::{Block, Language, select};
+use super::line::{Blocks, Line};
 use crate::outline::markdown::Fence;
 use crate::outline::xml::{Piece, attribute, entity, pieces};
 
@@ -25,104 +25,69 @@ pub(super) fn read_xml(text: &str) -> Blocks {
                     empty: false,
                 },
                 None,
-            ) if attribute(attributes, "type").is_some_and(is_xdr) => {
-                open = Some(Builder {
-                    position: position.at(at),
-                    lines: Vec::new(),
-                    fresh: true,
-                });
+            ) => {
+                let language = Language::of_type(attribute(attributes, "type").unwrap_or_default());
+                open = Some(Builder::new(position.at(at), language));
             }
             (Piece::End("sourcecode" | "artwork"), Some(_)) => {
-                blocks.extend(open.take().map(|builder| builder.lines));
+                blocks.extend(open.take().map(|builder| builder.block));
             }
             (Piece::Text(range), Some(builder)) => builder.push(range.start, range.end, true),
             (Piece::Verbatim(range), Some(builder)) => builder.push(range.start, range.end, false),
+            (Piece::Text(range), None) if text[range.clone()].contains("///") => {
+                let mut builder = Builder::new(position.at(at), Language::Text);
+                builder.push(range.start, range.end, true);
+                position = builder.position;
+                blocks.push(builder.block);
+            }
             _ => {}
         }
         if let Some(builder) = &open {
             position = builder.position;
         }
     }
-    blocks_of(blocks)
+    blocks.retain(Block::is_candidate);
+    select(blocks)
 }
 
 /// Returns the XDR of a markdown document.
 pub(super) fn read_markdown(text: &str) -> Blocks {
-    let mut blocks: Vec<Vec<Line>> = Vec::new();
-    let mut open: Option<(Fence<'_>, Option<Vec<Line>>)> = None;
+    let mut blocks = Vec::new();
+    let mut block = Block::new(Language::Text);
+    let mut open: Option<Fence<'_>> = None;
     for (at, line) in text.lines().enumerate() {
-        match (&mut open, Fence::read(line)) {
-            (Some((begin, lines)), Some(end)) if end.closes(begin) => {
-                blocks.extend(lines.take());
+        let begins = match (open, Fence::read(line)) {
+            (Some(begin), Some(end)) if end.closes(&begin) => {
                 open = None;
-            }
-            (Some((_, lines)), _) => {
-                if let Some(lines) = lines {
-                    lines.push(Line {
-                        number: at + 1,
-                        column: 0,
-                        shifts: Vec::new(),
-                        content: line.to_owned(),
-                    });
-                }
+                Some(Language::Text)
             }
             (None, Some(fence)) => {
-                let word = fence.info.trim_start_matches(['{', '.', ' ']);
-                let word = word.split([' ', '}', ',']).next().unwrap_or_default();
-                open = Some((fence, is_xdr(word).then(Vec::new)));
+                open = Some(fence);
+                Some(language(&fence))
             }
-            (None, None) => {}
+            (None, None) if line.trim().is_empty() => Some(Language::Text),
+            _ => None,
+        };
+        if let Some(language) = begins {
+            let ended = std::mem::replace(&mut block, Block::new(language));
+            blocks.extend(ended.is_candidate().then_some(ended));
+            continue;
         }
+        block.lines.push(Line {
+            number: at + 1,
+            column: 0,
+            shifts: Vec::new(),
+            content: line.to_owned(),
+        });
     }
-    blocks.extend(open.and_then(|(_, lines)| lines));
-    blocks_of(blocks)
+    blocks.extend(block.is_candidate().then_some(block));
+    select(blocks)
 }
 
-fn is_xdr(word: &str) -> bool {
-    word.eq_ignore_ascii_case("xdr")
-}
-
-/// Divides blocks of code: if some have the marker `///`, the others are copies.
-fn blocks_of(blocks: Vec<Vec<Line>>) -> Blocks {
-    let marked = |lines: &[Line]| {
-        let mut lines = lines.iter();
-        lines.any(|line| strip_marker(&line.content).is_some())
-    };
-    let has_markers = blocks.iter().any(|lines| marked(lines));
-    let mut found = Blocks::default();
-    let mut unmarked = Vec::new();
-    for lines in blocks {
-        if !has_markers {
-            found.xdr.extend(lines);
-        } else if is_copy(&lines) {
-            found.copies.push(lines);
-        } else {
-            let is_marked = marked(&lines);
-            for line in lines {
-                match without_marker(&line) {
-                    Some(line) => found.xdr.push(line),
-                    None if code_mark(&line.content).is_some() => {}
-                    None => unmarked.extend(line.unmarked(is_marked)),
-                }
-            }
-        }
-    }
-    if has_markers {
-        found.markers = Markers::Blocks(unmarked);
-    }
-    found
-}
-
-/// Removes the marker of a line; `None` if it has none.
-fn without_marker(line: &Line) -> Option<Line> {
-    let (removed, content) = strip_marker(&line.content)?;
-    let shifts = line.shifts.iter().filter(|(at, _)| *at > removed);
-    Some(Line {
-        number: line.number,
-        column: line.column_at(removed),
-        shifts: shifts.map(|(at, column)| (at - removed, *column)).collect(),
-        content: content.to_owned(),
-    })
+/// Returns the language of the block that a fence opens.
+fn language(fence: &Fence<'_>) -> Language {
+    let word = fence.info.trim_start_matches(['{', '.', ' ']);
+    Language::of_type(word.split([' ', '}', ',']).next().unwrap_or_default())
 }
 
 /// A position in a document, which only moves forward.
@@ -152,18 +117,28 @@ impl Position<'_> {
 /// Collects the lines of a block.
 struct Builder<'t> {
     position: Position<'t>,
-    lines: Vec<Line>,
+    block: Block,
+    /// The offset at which the document's line of the last line begins.
+    start: usize,
     /// Whether the next character begins a line.
     fresh: bool,
 }
 
-impl Builder<'_> {
+impl<'t> Builder<'t> {
+    fn new(position: Position<'t>, language: Language) -> Self {
+        Self {
+            position,
+            block: Block::new(language),
+            start: position.start,
+            fresh: true,
+        }
+    }
+
     /// Adds a range of the document, with entities or verbatim.
     fn push(&mut self, start: usize, end: usize, entities: bool) {
         let text = self.position.text;
         let mut at = start;
-        // The text after a tag continues its line.
-        self.jump(at);
+        self.resume(at);
         while let Some(first) = text.get(at..end).and_then(|rest| rest.chars().next()) {
             let decoded = (entities && first == '&')
                 .then(|| entity(&text[at..end]))
@@ -173,7 +148,7 @@ impl Builder<'_> {
                 self.fresh = true;
             } else if first != '\r' {
                 self.jump(at);
-                if let Some(line) = self.lines.last_mut() {
+                if let Some(line) = self.block.lines.last_mut() {
                     line.content.push(next);
                 }
             }
@@ -184,17 +159,31 @@ impl Builder<'_> {
         }
     }
 
+    /// Continues the last line after a tag or a comment, which may have several lines. A line that
+    /// is still blank begins there.
+    fn resume(&mut self, at: usize) {
+        let line = self.position.line;
+        self.position = self.position.at(at);
+        let lines = &mut self.block.lines;
+        let is_blank = |line: &mut Line| line.content.trim().is_empty();
+        if self.position.line > line && !self.fresh && lines.pop_if(is_blank).is_some() {
+            self.fresh = true;
+        }
+        self.jump(at);
+    }
+
     /// Begins a line at an offset, if the previous line has ended.
     fn jump(&mut self, at: usize) {
         if !self.fresh {
             return self.jump_within(at);
         }
-        if self.position.text[at..].starts_with('\n') {
+        if self.position.text[at..].starts_with(['\r', '\n']) {
             return;
         }
         self.fresh = false;
         self.position = self.position.at(at);
-        self.lines.push(Line {
+        self.start = self.position.start;
+        self.block.lines.push(Line {
             number: self.position.line,
             column: at - self.position.start,
             shifts: Vec::new(),
@@ -204,8 +193,8 @@ impl Builder<'_> {
 
     /// Records that the last line continues at an offset, unless that is the next column.
     fn jump_within(&mut self, at: usize) {
-        let start = self.position.start;
-        if let Some(line) = self.lines.last_mut() {
+        let start = self.start;
+        if let Some(line) = self.block.lines.last_mut() {
             let length = line.content.len();
             let expected = match line.shifts.last() {
                 Some((from, column)) => column + (length - from),
@@ -252,6 +241,18 @@ mod tests {
         let found = read_xml(xml);
         assert_eq!(lines(&found), [(2, 6, "a<b>")]);
         assert_eq!(found.xdr[0].shifts, [(2, 11), (4, 16)]);
+    }
+
+    /// The line that follows the comment in the document has the column.
+    #[test]
+    fn a_comment_of_two_lines_ends_a_blank_line() {
+        for end in ["\n", "\r\n"] {
+            let text = format!("<artwork>{end}/// a{end}  <!-- c{end} -->  /// b{end}</artwork>");
+            assert_eq!(lines(&read_xml(&text)), [(2, 4, "a"), (4, 10, "b")]);
+            let text = format!("<artwork>{end}/// a <!-- c{end} --> b{end}/// c</artwork>");
+            let found = read_xml(&text);
+            assert_eq!(lines(&found), [(2, 4, "a  b"), (4, 4, "c")]);
+        }
     }
 
     #[test]

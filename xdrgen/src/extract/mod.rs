@@ -1,11 +1,12 @@
 //! Extracts the XDR from a document and applies errata to it.
 //!
-//! `txt.rs` reads drafts and RFCs as published, `markup.rs` their RFCXML and markdown, and `x.rs`
-//! plain XDR. The file extension selects the format; if the extension is unknown, the content does.
+//! `txt.rs` reads drafts and RFCs as published, `markup.rs` the blocks of their RFCXML and markdown,
+//! among which `blocks.rs` selects the XDR, and `x.rs` plain XDR. The file extension selects the format; if the extension is unknown, the content does.
 //! In documents without markers, `prose.rs` finds definitions in running text, if the configuration
 //! selects it. The results are texts in the [`SourceMap`], whose lines know their positions in the
 //! document.
 
+mod blocks;
 mod line;
 mod markup;
 mod patch;
@@ -18,7 +19,7 @@ use crate::errata::Erratum;
 use crate::outline::Syntax;
 use crate::source::{Document, DocumentId, SourceMap, Span, TextId, TextKind};
 use line::{Blocks, Line};
-pub(crate) use line::{Markers, UnmarkedLine};
+pub(crate) use line::{Markers, Place, UnmarkedLine};
 pub use prose::{ProseBlock, ProseBlocks, RejectedBlock};
 pub(crate) use txt::{CodeMark, code_mark, strip_marker};
 pub(crate) use x::KEYWORDS;
@@ -39,9 +40,11 @@ pub struct Extraction {
 enum Format {
     /// A draft or an RFC, whose XDR is on lines that begin with `///`.
     Txt,
-    /// RFCXML, whose XDR is code of the type `xdr`.
+    /// RFCXML, whose XDR is code of the type `xdr`, or without a type and with lines that begin with
+    /// `///`.
     Xml,
-    /// Markdown, whose XDR is between fences with the word `xdr`.
+    /// Markdown, whose XDR is between fences with the word `xdr`, or without a word and with lines
+    /// that begin with `///`.
     Markdown,
     /// A document without markers, whose XDR is in running text.
     Prose,
@@ -52,14 +55,6 @@ enum Format {
 /// Returns true if the XDR of a document is on lines that begin with `///`.
 pub(crate) fn has_markers(document: &Document) -> bool {
     matches!(Format::of(document), Format::Txt)
-}
-
-/// Returns the blocks, or the lines with a marker if there is no block.
-fn or_marked(blocks: Blocks, text: &str) -> Blocks {
-    if blocks.xdr.is_empty() {
-        return marked(text);
-    }
-    blocks
 }
 
 /// Returns the lines with a marker.
@@ -97,8 +92,8 @@ impl Format {
         match self {
             Self::X => x::read(text),
             Self::Txt => marked(text),
-            Self::Xml => or_marked(markup::read_xml(text), text),
-            Self::Markdown => or_marked(markup::read_markdown(text), text),
+            Self::Xml => markup::read_xml(text),
+            Self::Markdown => markup::read_markdown(text),
             Self::Prose => prose::read(document, document.prose_sections().unwrap_or(&[])).0,
         }
     }
@@ -107,8 +102,8 @@ impl Format {
     fn missing(self) -> &'static str {
         match self {
             Self::X | Self::Txt => "no line begins with `///`",
-            Self::Xml => "no `<sourcecode>` has the type `xdr`",
-            Self::Markdown => "no fence has the word `xdr`",
+            Self::Xml => "no `<sourcecode>` has the type `xdr`, and no line begins with `///`",
+            Self::Markdown => "no fence has the word `xdr`, and no line begins with `///`",
             Self::Prose => "no definition is in its text",
         }
     }

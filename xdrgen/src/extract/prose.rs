@@ -111,25 +111,43 @@ pub(super) fn read(document: &Document, sections: &[String]) -> (Blocks, ProseBl
     (blocks, found)
 }
 
+/// The words after `typedef` that no sentence has there.
+const TYPE_WORDS: [&str; 6] = ["struct", "enum", "union", "opaque", "string", "unsigned"];
+
 /// Returns true if the first line begins a definition rather than a sentence.
 fn is_like_definition(lines: &[Line]) -> bool {
     let Some((first, rest)) = lines.split_first() else {
         return false;
     };
-    let mut words = first.content.split_whitespace();
+    let code = without_comments(&first.content);
+    let mut words = code.split_whitespace();
     let keyword = words.next().unwrap_or_default();
     let name = words.next().unwrap_or_default();
-    let brace_follows = || {
-        let next = rest.iter().find(|line| !line.content.is_empty());
-        next.is_some_and(|line| line.content.trim_start().starts_with('{'))
+    let mut rest = rest.iter().map(|line| line.content.trim_start());
+    let mut follows = |mark| {
+        let next = rest.find(|line| !line.is_empty());
+        next.is_some_and(|next| next.starts_with(mark))
     };
     match (keyword, words.next()) {
-        ("const", _) => first.content.contains('='),
-        ("typedef", _) => first.content.contains(';'),
+        ("const", _) => code.contains('='),
+        ("typedef", _) => code.contains(';') || TYPE_WORDS.contains(&name),
         ("union", Some(word)) => word.starts_with("switch"),
-        (_, Some(word)) => word.starts_with('{'),
-        (_, None) => name.ends_with('{') || brace_follows(),
+        ("union", None) => follows("switch"),
+        (_, Some(word)) => word.starts_with('{') || name.contains('{'),
+        (_, None) => name.contains('{') || follows("{"),
     }
+}
+
+/// Returns a line without its comments.
+fn without_comments(line: &str) -> String {
+    let mut found = String::new();
+    let mut rest = line;
+    while let Some((code, comment)) = rest.split_once("/*") {
+        found += code;
+        found.push(' ');
+        rest = comment.split_once("*/").map_or("", |(_, rest)| rest);
+    }
+    found + rest
 }
 
 /// Returns the lines of the sections, without page breaks and lines with a marker.
@@ -327,6 +345,26 @@ mod tests {
         ];
         assert_eq!(rejected.collect::<Vec<_>>(), expected);
         assert_eq!(found.taken.len(), 1);
+    }
+
+    #[test]
+    fn other_styles_of_definitions_are_listed() {
+        for (text, is_listed) in [
+            ("  typedef union switch (int a) {\n", true),
+            ("  typedef struct\n", true),
+            ("  union a\n  switch (int b) {\n", true),
+            ("  struct a{ int\n", true),
+            ("  struct a{\n", true),
+            ("  struct a /* b */ {\n", true),
+            ("  typedef a of\n", false),
+            ("  union a\n  of b\n", false),
+            ("  struct a /* { */\n", false),
+        ] {
+            let mut sources = SourceMap::new();
+            let document = sources.add_document("a.txt", text);
+            let (_, found) = read(sources.document(document), &[]);
+            assert_eq!(found.rejected.len(), usize::from(is_listed), "{text}");
+        }
     }
 
     /// RFC 5531 ends a union in this way.

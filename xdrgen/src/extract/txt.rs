@@ -49,11 +49,15 @@ pub(super) fn read(text: &str) -> Blocks {
     }
 }
 
-/// Returns the XDR of a line. A line such as `/// @@FILE a.x`, which names a file, contains none.
+/// Returns true for the content of a line such as `/// @@FILE a.x`, which names a file.
+pub(super) fn names_a_file(content: &str) -> bool {
+    content.trim_start().starts_with("@@FILE")
+}
+
+/// Returns the XDR of a line. A line that names a file contains none.
 fn xdr_line(number: usize, line: &str) -> Option<Line> {
     let (column, content) = strip_marker(line)?;
-    let names_a_file = content.trim_start().starts_with("@@FILE");
-    (!names_a_file).then(|| Line {
+    (!names_a_file(content)).then(|| Line {
         number,
         column,
         shifts: Vec::new(),
@@ -91,7 +95,7 @@ fn copies(text: &str) -> Vec<Vec<Line>> {
 
 /// Returns true if a block of code is a copy of definitions. A block of `///` lines is the
 /// definitions themselves.
-pub(super) fn is_copy(lines: &[Line]) -> bool {
+fn is_copy(lines: &[Line]) -> bool {
     if lines
         .iter()
         .any(|line| strip_marker(&line.content).is_some())

@@ -3,13 +3,17 @@
 
 use std::collections::HashMap;
 
-use super::number;
+use super::{macros, number};
+use crate::ast::ValueExprKind;
 
 /// The macros of a text with their values.
 pub(super) type Macros<'t> = HashMap<&'t str, &'t str>;
 
 /// The maximum depth of parentheses and signs, and of macros whose value is a macro.
 const MAX_DEPTH: usize = 32;
+
+/// The maximum length of the value of a macro that is a number: a value is read at each use.
+const MAX_VALUE: usize = 64;
 
 /// The binary operators with their precedence. Those that begin with another one precede it.
 const OPERATORS: [(&str, u8); 11] = [
@@ -139,10 +143,13 @@ impl<'p> Parser<'p> {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        let closed = self.take(")");
-        closed
-            .then_some(())
-            .ok_or_else(|| "a `(` has no `)`".to_owned())
+        if self.take(")") {
+            return Ok(());
+        }
+        Err(match self.rest.is_empty() {
+            true => "a `(` has no `)`".to_owned(),
+            false => format!("`{}` is not understood", self.shown()),
+        })
     }
 
     /// Returns the value of a number, a macro, or `defined`.
@@ -183,13 +190,18 @@ impl<'p> Parser<'p> {
     fn value_of(&self, word: &str) -> Result<i128, String> {
         let mut value = word;
         for _ in 0..MAX_DEPTH {
-            if let Some(number) = integer(value) {
-                return Ok(number);
-            }
-            if !is_name(value) {
+            if value.len() > MAX_VALUE {
                 break;
             }
-            match self.macro_value(value) {
+            let joined = value.replace("\\\r\n", " ").replace("\\\n", " ");
+            let joined = joined.trim();
+            if let Some(number) = integer(joined).or_else(|| constant(joined)) {
+                return Ok(number);
+            }
+            if !is_name(joined) {
+                break;
+            }
+            match self.macro_value(joined) {
                 None => return Ok(0),
                 Some(next) => value = next,
             }
@@ -208,6 +220,14 @@ fn integer(word: &str) -> Option<i128> {
     let digits = word.trim_end_matches(['u', 'U', 'l', 'L']);
     let is_number = digits.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     is_number.then(|| number::value(digits).ok()).flatten()
+}
+
+/// Returns the value of a macro such as `1 << 3`.
+fn constant(value: &str) -> Option<i128> {
+    match macros::value(value)? {
+        ValueExprKind::Number(number) => Some(number),
+        ValueExprKind::Name(_) | ValueExprKind::Sum(..) => None,
+    }
 }
 
 fn apply(left: i128, operator: &str, right: i128) -> Option<i128> {
@@ -239,6 +259,8 @@ mod tests {
             ("E", ""),
             ("X", "X"),
             ("F", "f(1)"),
+            ("S", "1 << 3"),
+            ("L", "\\\n  2"),
         ];
         evaluate(condition, &macros.into_iter().collect(), None)
     }
@@ -265,6 +287,8 @@ mod tests {
             "010 < 9",
             "A \\\n && V",
             "defined E",
+            "S == 8",
+            "L == 2",
             "B /* || B */ || A // && B",
         ] {
             assert_eq!(value(holds), Ok(true), "{holds}");
@@ -297,6 +321,7 @@ mod tests {
             ),
             ("(A", "a `(` has no `)`"),
             ("A)", "`)` is not understood"),
+            ("(V & 1)", "`& 1)` is not understood"),
             ("A B", "`B` is not understood"),
             ("E", "the value of `E` is not a number"),
             ("X", "the value of `X` is not a number"),

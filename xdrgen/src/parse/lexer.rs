@@ -9,7 +9,7 @@ use nom::{IResult, Parser};
 
 use crate::ast;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parse::preprocessor::{self, Definition, Preprocessor};
+use crate::parse::preprocessor::{self, Definition, Fault, Preprocessor};
 use crate::parse::{macros, number};
 use crate::source::{Span, TextId};
 
@@ -248,10 +248,11 @@ impl<'t> Lexer<'t> {
         self.condition = self.condition.or(Some(span));
         self.condition = self.condition.filter(|_| self.preprocessor.is_open());
         match effect.fault {
-            Some(why) => {
+            Some(Fault::Condition(why)) => {
                 let message = format!("the condition can't be evaluated: {why}");
                 self.report(Code::Condition, span, message, "taken as true");
             }
+            Some(Fault::Misplaced(why)) => self.report(Code::Condition, span, why, "ignored"),
             None => self.report(
                 Code::Preprocessor,
                 span,

@@ -26,6 +26,7 @@ mod value;
 use crate::ast::Specification;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::source::{SourceMap, TextId, TextKind};
+pub(crate) use preprocessor::Preprocessor;
 
 /// Parses a text. Reports defects, and returns the definitions that it recovers.
 ///

@@ -9,7 +9,7 @@ use super::condition::{self, Macros};
 
 /// The state of the conditions and macros.
 #[derive(Debug, Default)]
-pub(super) struct Preprocessor<'t> {
+pub(crate) struct Preprocessor<'t> {
     branches: Vec<Branch>,
     macros: Macros<'t>,
 }
@@ -23,6 +23,8 @@ struct Branch {
     taken: bool,
     /// Whether the current branch is active.
     active: bool,
+    /// Whether the current branch is that of `#else`.
+    is_else: bool,
     /// Whether the current branch is inactive only because it is for the header that rpcgen
     /// generates.
     header: bool,
@@ -33,7 +35,7 @@ const HEADER: &str = "RPC_HDR";
 
 /// `#define NAME value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Definition<'t> {
+pub(crate) struct Definition<'t> {
     pub(super) name: &'t str,
     pub(super) value: &'t str,
 }
@@ -71,18 +73,26 @@ fn split(argument: &str) -> (Definition<'_>, bool) {
     (value, argument[end..].starts_with('('))
 }
 
+/// A defect of a directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Why its condition is not understood. The lines that follow are active.
+    Condition(String),
+    /// No `#if` precedes it, or an `#else` does. It has no effect.
+    Misplaced(&'static str),
+}
+
 /// The effect of a directive on the text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Effect<'t> {
+pub(crate) struct Effect<'t> {
     /// The constant that it defines.
     pub(super) definition: Option<Definition<'t>>,
-    /// Why its condition is not understood. The lines that follow are active.
-    pub(super) fault: Option<String>,
+    pub(super) fault: Option<Fault>,
 }
 
 impl<'t> Preprocessor<'t> {
     /// Returns true if the lines that follow are active.
-    pub(super) fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.branches.last().is_none_or(|branch| branch.active)
     }
 
@@ -97,7 +107,7 @@ impl<'t> Preprocessor<'t> {
     }
 
     /// Evaluates a directive, which starts at its `#`.
-    pub(super) fn line(&mut self, line: &'t str) -> Effect<'t> {
+    pub(crate) fn line(&mut self, line: &'t str) -> Effect<'t> {
         let line = line.trim_start_matches('#').trim_start();
         let end = line
             .find(|c: char| !c.is_ascii_alphabetic())
@@ -105,30 +115,48 @@ impl<'t> Preprocessor<'t> {
         let (command, rest) = line.split_at(end);
         let argument = without_comment(rest);
         let mut effect = Effect::default();
+        if let Some(why) = self.misplaced(command) {
+            effect.fault = Some(Fault::Misplaced(why));
+            return effect;
+        }
         match command {
             "if" => {
                 let (holds, header) = self.evaluate(rest, self.is_active(), &mut effect.fault);
                 self.open(holds, header);
             }
-            "ifdef" => self.open(self.macros.contains_key(argument), argument == HEADER),
-            "ifndef" => self.open(!self.macros.contains_key(argument), false),
+            "ifdef" => {
+                let name = first_word(argument);
+                self.open(self.macros.contains_key(name), name == HEADER);
+            }
+            "ifndef" => self.open(!self.macros.contains_key(first_word(argument)), false),
             "elif" => {
                 let last = self.branches.last();
                 let matters = last.is_some_and(|last| last.parent_active && !last.taken);
                 let (holds, _) = self.evaluate(rest, matters, &mut effect.fault);
-                self.next_branch(holds);
+                self.next_branch(holds, false);
             }
-            "else" => self.next_branch(true),
+            "else" => self.next_branch(true, true),
             "endif" => {
                 self.branches.pop();
             }
             "undef" if self.is_active() => {
-                self.macros.remove(argument);
+                self.macros.remove(first_word(argument));
             }
             "define" if self.is_active() => effect.definition = self.define(argument),
             _ => {}
         }
         effect
+    }
+
+    /// Returns why a directive has no effect where it is.
+    fn misplaced(&self, command: &str) -> Option<&'static str> {
+        match (command, self.branches.last()) {
+            ("elif" | "else" | "endif", None) => Some("no `#if` precedes this line"),
+            ("elif" | "else", Some(last)) if last.is_else => {
+                Some("the `#if` of this line has an `#else` before")
+            }
+            _ => None,
+        }
     }
 
     fn open(&mut self, condition: bool, header: bool) {
@@ -138,12 +166,14 @@ impl<'t> Preprocessor<'t> {
             parent_active,
             taken: active,
             active,
+            is_else: false,
             header: header && parent_active && !active,
         });
     }
 
-    fn next_branch(&mut self, condition: bool) {
+    fn next_branch(&mut self, condition: bool, is_else: bool) {
         if let Some(branch) = self.branches.last_mut() {
+            branch.is_else = is_else;
             branch.active = branch.parent_active && condition && !branch.taken;
             branch.taken |= branch.active;
             branch.header = false;
@@ -161,7 +191,7 @@ impl<'t> Preprocessor<'t> {
 
     /// Returns whether a condition holds, and whether it holds only for the header that rpcgen
     /// generates. A condition that is not understood holds, and is a fault if it matters.
-    fn evaluate(&self, condition: &str, matters: bool, fault: &mut Option<String>) -> (bool, bool) {
+    fn evaluate(&self, condition: &str, matters: bool, fault: &mut Option<Fault>) -> (bool, bool) {
         if !matters {
             return (false, false);
         }
@@ -172,7 +202,7 @@ impl<'t> Preprocessor<'t> {
                 (false, header == Ok(true))
             }
             Err(why) => {
-                *fault = Some(why);
+                *fault = Some(Fault::Condition(why));
                 (true, false)
             }
         }
@@ -180,11 +210,15 @@ impl<'t> Preprocessor<'t> {
 }
 
 fn without_comment(argument: &str) -> &str {
-    let end = argument
-        .find("/*")
-        .or_else(|| argument.find("//"))
-        .unwrap_or(argument.len());
-    argument[..end].trim()
+    let mut ends = argument.match_indices('/').map(|(at, _)| at);
+    let end = ends.find(|at| argument[at + 1..].starts_with(['*', '/']));
+    argument[..end.unwrap_or(argument.len())].trim()
+}
+
+/// Returns the first word of an argument: C ignores the rest, with a warning.
+fn first_word(argument: &str) -> &str {
+    let end = argument.find(|c: char| !c.is_alphanumeric() && c != '_');
+    &argument[..end.unwrap_or(argument.len())]
 }
 
 #[cfg(test)]
@@ -257,6 +291,30 @@ mod tests {
         assert_eq!(
             active_lines("#if defined(RPC_HDR) && V\na\n#else\nb\n#endif"),
             ["b"]
+        );
+    }
+
+    #[test]
+    fn comments_and_further_words_do_not_belong_to_a_name() {
+        let text = "#define A\n#ifdef A // see /* b */\na\n#endif\n#ifdef A /* // */ \nb\n#endif\n\
+                    #ifdef A B\nc\n#endif\n#ifndef A B\nd\n#endif\n#undef A;\n#ifdef A\ne\n#endif";
+        assert_eq!(active_lines(text), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_directive_without_its_if_is_a_fault_and_has_no_effect() {
+        let mut preprocessor = Preprocessor::default();
+        let mut misplaced =
+            |line| matches!(preprocessor.line(line).fault, Some(Fault::Misplaced(_)));
+        for line in ["#else", "#elif A(1)", "#endif"] {
+            assert!(misplaced(line), "{line}");
+        }
+        assert!(!misplaced("#if 0") && !misplaced("#else"));
+        assert!(misplaced("#else") && misplaced("#elif 1"));
+        assert!(!misplaced("#endif"));
+        assert_eq!(
+            active_lines("#if 0\na\n#else\nb\n#else\nc\n#endif"),
+            ["b", "c"]
         );
     }
 

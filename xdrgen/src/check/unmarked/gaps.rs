@@ -1,8 +1,6 @@
 //! Finds the lines of a document without a marker, between lines that have one.
 
-use crate::extract::{CodeMark, Markers, UnmarkedLine, code_mark, strip_marker};
-use crate::outline::Syntax;
-use crate::outline::markdown::Fence;
+use crate::extract::{CodeMark, Markers, Place, UnmarkedLine, code_mark, strip_marker};
 use crate::outline::page::header_footer_lines;
 use crate::source::{Document, DocumentId, SourceMap, TextId};
 
@@ -23,17 +21,6 @@ pub(super) struct Run {
     pub(super) first: usize,
     pub(super) last: usize,
     pub(super) place: Place,
-}
-
-/// Where a paragraph is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the running text of the document.
-    Text,
-    /// In a block of XDR without markers.
-    Block,
-    /// In a block of XDR whose other lines have markers.
-    BesideMarked,
 }
 
 impl Gap {
@@ -89,7 +76,6 @@ pub(super) fn gaps(
 /// Returns the gaps of a document in which each line with a marker is XDR.
 fn of_lines(document: &Document) -> Vec<Gap> {
     let text = document.text();
-    let syntax = Syntax::of(document.file_name());
     let page_breaks = header_footer_lines(text);
     let copies = copies(text);
     let mut gaps = Gaps::new();
@@ -98,7 +84,7 @@ fn of_lines(document: &Document) -> Vec<Gap> {
             gaps.mark(at + 1);
             continue;
         }
-        let is_blank = line.trim().is_empty() || is_tag(line, syntax);
+        let is_blank = line.trim().is_empty();
         if !is_blank && !page_breaks[at] && code_mark(line).is_none() && !copies[at] {
             gaps.push(at + 1, Place::Text);
         }
@@ -110,18 +96,14 @@ fn of_lines(document: &Document) -> Vec<Gap> {
 fn of_blocks(marked: impl Iterator<Item = usize>, unmarked: &[UnmarkedLine]) -> Vec<Gap> {
     let mut unmarked = unmarked.iter().peekable();
     let mut gaps = Gaps::new();
-    let place = |line: &UnmarkedLine| match line.is_beside_marked {
-        true => Place::BesideMarked,
-        false => Place::Block,
-    };
     for number in marked {
         while let Some(line) = unmarked.next_if(|line| line.number < number) {
-            gaps.push(line.number, place(line));
+            gaps.push(line.number, line.place);
         }
         gaps.mark(number);
     }
     for line in unmarked {
-        gaps.push(line.number, place(line));
+        gaps.push(line.number, line.place);
     }
     gaps.0
 }
@@ -150,15 +132,6 @@ impl Gaps {
         if let Some(gap) = self.0.last_mut() {
             gap.push(number, place);
         }
-    }
-}
-
-/// Returns true for a line that opens or closes a block of code in the syntax of the document.
-fn is_tag(line: &str, syntax: Syntax) -> bool {
-    match syntax {
-        Syntax::Text => false,
-        Syntax::Markdown => Fence::read(line).is_some(),
-        Syntax::Xml => line.trim_start().starts_with(['<', ']']),
     }
 }
 

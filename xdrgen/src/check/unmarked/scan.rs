@@ -1,6 +1,7 @@
 //! Finds the constructs of the XDR that lines without a marker interrupt.
 
 use super::gaps::Gap;
+use crate::parse::Preprocessor;
 use crate::source::{SourceMap, Span, TextId};
 
 /// A construct that has not ended: a brace, a comment, or a declaration.
@@ -17,8 +18,9 @@ pub(super) fn interruptions(
     xdr: TextId,
     gaps: &[Gap],
 ) -> Vec<Option<(&'static str, Span)>> {
-    let mut scan = Scan::default();
-    let mut lines = sources.text(xdr).lines().peekable();
+    let text = sources.text(xdr);
+    let mut scan = Scan::new(text.content());
+    let mut lines = text.lines().peekable();
     let mut offset = 0;
     let of_gap = |gap: &Gap| {
         while let Some((_, line)) = lines.next_if(|(number, _)| *number <= gap.after) {
@@ -36,14 +38,25 @@ pub(super) fn interruptions(
 
 /// The constructs that are open in the XDR that was read so far.
 #[derive(Debug, Default)]
-struct Scan {
+struct Scan<'t> {
+    content: &'t str,
+    preprocessor: Preprocessor<'t>,
+    /// The start of a directive that the next line continues.
+    directive: Option<usize>,
     comment: Option<usize>,
     braces: Vec<usize>,
     /// The first word of a definition without its `;`.
     pending: Option<Open>,
 }
 
-impl Scan {
+impl<'t> Scan<'t> {
+    fn new(content: &'t str) -> Self {
+        Self {
+            content,
+            ..Self::default()
+        }
+    }
+
     fn open(&self) -> Option<Open> {
         let sign = |what, start, length| Open {
             what,
@@ -57,7 +70,7 @@ impl Scan {
 
     /// Reads one line at `offset` of the text.
     fn line(&mut self, line: &str, offset: usize) {
-        if self.comment.is_none() && line.trim_start().starts_with(['%', '#']) {
+        if self.comment.is_none() && self.is_for_another_tool(line, offset) {
             return;
         }
         let mut at = 0;
@@ -79,8 +92,34 @@ impl Scan {
         }
     }
 
+    /// Returns true for a directive, a `%` line, and a line of a condition that does not hold.
+    fn is_for_another_tool(&mut self, line: &str, offset: usize) -> bool {
+        let first = line.trim_start();
+        if self.directive.is_none() && !first.starts_with('#') {
+            return first.starts_with('%') || !self.preprocessor.is_active();
+        }
+        let start = *self.directive.get_or_insert(offset);
+        if !line.trim_end().ends_with('\\') {
+            self.directive = None;
+            let lines = self.content.get(start..offset + line.len());
+            self.preprocessor
+                .line(lines.unwrap_or_default().trim_start());
+        }
+        true
+    }
+
+    /// Returns true if the first word of a definition without its `;` is `namespace`.
+    fn is_namespace(&self) -> bool {
+        let word = self
+            .pending
+            .map(|open| open.start..open.start + open.length);
+        word.and_then(|word| self.content.get(word)) == Some("namespace")
+    }
+
     fn sign(&mut self, first: char, rest: &str, start: usize) {
         match first {
+            // A namespace ends without a `;`, and is not one definition.
+            '{' if self.braces.is_empty() && self.is_namespace() => self.pending = None,
             '{' => self.braces.push(start),
             '}' => {
                 self.braces.pop();

@@ -1,0 +1,176 @@
+//! Selects the XDR among the blocks of an RFCXML or markdown document.
+
+use super::line::{Blocks, Line, Markers, Place};
+use super::txt::{code_mark, names_a_file, strip_marker};
+use super::x;
+
+/// The types of blocks that name no language.
+const PLAIN_TYPES: [&str; 7] = [
+    "text",
+    "txt",
+    "plain",
+    "plaintext",
+    "text/plain",
+    "ascii",
+    "ascii-art",
+];
+
+/// The language of a block, according to the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Language {
+    Xdr,
+    /// The document names no language.
+    Unnamed,
+    Other,
+    /// The lines are running text.
+    Text,
+}
+
+impl Language {
+    /// Returns the language that the type of a block of code names.
+    pub(super) fn of_type(word: &str) -> Self {
+        let is = |name: &&str| word.eq_ignore_ascii_case(name);
+        if is(&"xdr") {
+            Self::Xdr
+        } else if !word.starts_with(char::is_alphabetic) || PLAIN_TYPES.iter().any(is) {
+            Self::Unnamed
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// A block of code, or a paragraph of running text.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    language: Language,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Block {
+    pub(super) fn new(language: Language) -> Self {
+        Self {
+            language,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Returns true if a line has the marker `///`.
+    fn is_marked(&self) -> bool {
+        let mut lines = self.lines.iter();
+        lines.any(|line| strip_marker(&line.content).is_some())
+    }
+
+    fn text(&self) -> String {
+        let lines = self.lines.iter().map(|line| line.content.as_str());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns the place of the lines without a marker, if the XDR has markers; `None` for a copy.
+    /// `is_code` says whether the block was between `<CODE BEGINS>` and `<CODE ENDS>`.
+    fn place(&self, is_code: bool) -> Option<Place> {
+        match self.language {
+            Language::Text => Some(Place::Unnamed),
+            _ if self.is_marked() => Some(Place::BesideMarked),
+            Language::Unnamed if !is_code => Some(Place::Unnamed),
+            _ => (!x::looks_like(&self.text())).then_some(Place::Block),
+        }
+    }
+
+    /// Returns true if the block may contain XDR.
+    pub(super) fn is_candidate(&self) -> bool {
+        match self.language {
+            Language::Xdr | Language::Unnamed => !self.lines.is_empty(),
+            Language::Other | Language::Text => self.is_marked(),
+        }
+    }
+}
+
+/// Which blocks of a document are XDR.
+struct Selection {
+    has_typed: bool,
+    /// Whether a block without a language has markers.
+    has_unnamed: bool,
+    /// Whether the XDR has markers.
+    has_markers: bool,
+    /// Whether a paragraph of running text has markers.
+    has_text: bool,
+}
+
+impl Selection {
+    fn of(blocks: &[Block]) -> Self {
+        let of = |language| {
+            blocks
+                .iter()
+                .filter(move |block| block.language == language)
+        };
+        let has_typed = of(Language::Xdr).next().is_some();
+        let has_unnamed = of(Language::Unnamed).any(Block::is_marked);
+        Self {
+            has_typed,
+            has_unnamed,
+            has_markers: !has_typed || has_unnamed || of(Language::Xdr).any(Block::is_marked),
+            has_text: of(Language::Text).next().is_some(),
+        }
+    }
+
+    /// Returns true if a block is XDR, or may have lost its markers.
+    fn contains(&self, block: &Block) -> bool {
+        match block.language {
+            Language::Xdr => true,
+            Language::Unnamed => self.has_unnamed,
+            // Where the XDR has no markers, a `///` in running text speaks of them.
+            Language::Text => self.has_markers,
+            // A document may name the language of its XDR `c`.
+            Language::Other => !self.has_typed && !self.has_unnamed && !self.has_text,
+        }
+    }
+}
+
+/// Divides the blocks of a document: if the XDR has the marker `///`, blocks without it are copies.
+pub(super) fn select(blocks: Vec<Block>) -> Blocks {
+    let selection = Selection::of(&blocks);
+    let mut found = Blocks::default();
+    let mut unmarked = Vec::new();
+    for mut block in blocks.into_iter().filter(|block| selection.contains(block)) {
+        let count = block.lines.len();
+        block
+            .lines
+            .retain(|line| code_mark(&line.content).is_none());
+        let is_code = block.lines.len() < count;
+        if !selection.has_markers {
+            found.xdr.extend(block.lines);
+            continue;
+        }
+        let Some(place) = block.place(is_code) else {
+            // A block between marks is a copy, wherever it is.
+            let lines = block.lines.iter().filter(|_| !is_code);
+            unmarked.extend(lines.filter_map(|line| line.unmarked(Place::Copy)));
+            found.copies.push(block.lines);
+            continue;
+        };
+        for line in block.lines {
+            match without_marker(&line) {
+                Some(line) if names_a_file(&line.content) => {}
+                Some(line) => found.xdr.push(line),
+                None => unmarked.extend(line.unmarked(place)),
+            }
+        }
+    }
+    if selection.has_markers {
+        found.markers = Markers::Blocks(unmarked);
+    }
+    found
+}
+
+/// Removes the marker of a line; `None` if it has none.
+fn without_marker(line: &Line) -> Option<Line> {
+    let (removed, content) = strip_marker(&line.content)?;
+    let shifts = line.shifts.iter().filter(|(at, _)| *at > removed);
+    Some(Line {
+        number: line.number,
+        column: line.column_at(removed),
+        shifts: shifts.map(|(at, column)| (at - removed, *column)).collect(),
+        content: content.to_owned(),
+    })
+}
