@@ -3,7 +3,8 @@
 //! A peer that loses its power does not close its connections. If no request is in flight, no
 //! request fails: a call would wait for ever, and a server would keep the state of a dead client.
 //! So the driver probes connections that have been idle for a while. The peer's device answers a
-//! probe without its software; over iWARP on TCP, its driver does. An RPC does no work for keep-alive.
+//! probe without its software; over iWARP on TCP, its driver does. An RPC does no work for
+//! keep-alive.
 
 use std::time::Duration;
 
@@ -64,11 +65,12 @@ impl<D: Device> Driver<D> {
     /// retransmits its outstanding calls; a server releases the state of the connection. The probe
     /// is an RDMA Write of no bytes, or an RDMA Read on a device that does not acknowledge
     /// ([`Capabilities::acknowledges`](crate::provider::Capabilities::acknowledges)). It needs no
-    /// receive and no credit, and the peer's device answers it even if its software is busy. Without
-    /// a device, over iWARP on TCP, the peer's driver answers it when it is turned, and a server
-    /// does not probe before the first FPDU of its client. A device that acknowledges gives up by itself if there is no answer. On other devices the
-    /// driver waits for three intervals. As the probe is queued behind all requests in flight,
-    /// three intervals must be longer than the longest transfer.
+    /// receive and no credit, and the peer's device answers it even if its software is busy.
+    /// Without a device, over iWARP on TCP, the peer's driver answers it when it is turned, and a
+    /// server does not probe before the first FPDU of its client. A device that acknowledges gives
+    /// up by itself if there is no answer. On other devices the driver waits for three intervals.
+    /// As the probe is queued behind all requests in flight, three intervals must be longer than
+    /// the longest transfer.
     pub fn keep_alive(&mut self, interval: Option<Duration>) {
         (self.keep_alive.interval, self.keep_alive.next_check) = (interval.and_then(micros), NEVER);
         if self

@@ -1,10 +1,10 @@
 //! Extracts the XDR from a document and applies errata to it.
 //!
-//! `txt.rs` reads drafts and RFCs as published, `markup.rs` the blocks of their RFCXML and markdown,
-//! among which `blocks.rs` selects the XDR, and `x.rs` plain XDR. The file extension selects the format; if the extension is unknown, the content does.
-//! In documents without markers, `prose.rs` finds definitions in running text, if the configuration
-//! selects it. The results are texts in the [`SourceMap`], whose lines know their positions in the
-//! document.
+//! `txt.rs` reads drafts and RFCs as published, `markup.rs` the blocks of their RFCXML and
+//! markdown, among which `blocks.rs` selects the XDR, and `x.rs` plain XDR. The file extension
+//! selects the format; if the extension is unknown, the content does. In documents without markers,
+//! `prose.rs` finds definitions in running text, if the configuration selects it. The results are
+//! texts in the [`SourceMap`], whose lines know their positions in the document.
 
 mod blocks;
 mod line;
@@ -40,8 +40,8 @@ pub struct Extraction {
 enum Format {
     /// A draft or an RFC, whose XDR is on lines that begin with `///`.
     Txt,
-    /// RFCXML, whose XDR is code of the type `xdr`, or without a type and with lines that begin with
-    /// `///`.
+    /// RFCXML, whose XDR is code of the type `xdr`, or without a type and with lines that begin
+    /// with `///`.
     Xml,
     /// Markdown, whose XDR is between fences with the word `xdr`, or without a word and with lines
     /// that begin with `///`.
