@@ -100,9 +100,9 @@ impl HostConfig {
     /// This takes two wake-ups less for each call. It applies to callers who are the server's user:
     /// to user 0 without root squash, and to all callers of a server that cannot act as others.
     ///
-    /// Threads that serve get a umask of 0, which threads that they start share: let them do nothing
-    /// else that creates files. Nothing on the host may delay the file system for long, as swapping,
-    /// fanotify and leases can do it.
+    /// Threads that serve get a umask of 0, which threads that they start share: let them do
+    /// nothing else that creates files. Nothing on the host may delay the file system for long, as
+    /// swapping, fanotify and leases can do it.
     #[must_use]
     pub fn in_place(self, in_place: bool) -> Self {
         Self { in_place, ..self }

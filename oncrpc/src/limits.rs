@@ -147,7 +147,8 @@ impl Default for ServerLimits {
     }
 }
 
-/// Names a limit of [`ServerLimits`]. It is the error that ends what the limit does not allow.
+/// Names a limit of [`ServerLimits`]. As an error, it is the reason why a connection was rejected or
+/// closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Limit {

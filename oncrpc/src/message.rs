@@ -404,8 +404,8 @@ impl ReceivedMessage {
             let before = (item.position as usize).checked_sub(len)?;
             let (here, after) = rest.split_at_checked(before)?;
             let end = len + here.len() + item.bytes.len();
-            len = end.next_multiple_of(4);
-            pieces.extend([here, &item.bytes, PADDING.get(..len - end)?]);
+            len = end + padding(end);
+            pieces.extend([here, &item.bytes, PADDING.get(..padding(end))?]);
             rest = after;
         }
         pieces.push(rest);

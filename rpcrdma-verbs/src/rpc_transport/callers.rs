@@ -17,7 +17,8 @@ use oncrpc::{
 use rpcrdma_proto::connection::CloseReason;
 
 use super::admission::Client;
-use super::channel_calls::{BeginOptions, ChannelCalls, progress};
+use super::channel_calls::{BeginOptions, ChannelCalls};
+use super::failure::progress;
 use super::local_event::{LocalEvent, completed};
 use super::message;
 use crate::driver::{ConnectionId, Driver, DriverEvent};

@@ -32,15 +32,6 @@ pub(super) struct ChannelCalls {
     lacks_memory: bool,
 }
 
-/// Returns the progress of a call whose deadline has passed.
-pub(super) fn progress(is_sent: bool) -> Progress {
-    if is_sent {
-        Progress::NoReply
-    } else {
-        Progress::NoCredit
-    }
-}
-
 #[derive(Debug)]
 struct QueuedCall {
     submission: Submission,

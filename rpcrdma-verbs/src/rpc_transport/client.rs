@@ -14,9 +14,10 @@ use oncrpc::{
 use rpcrdma_proto::connection::{CloseReason, Properties, ServedCallId};
 
 use super::admission::CallLimits;
-use super::channel_calls::{BeginOptions, ChannelCalls, progress};
+use super::channel_calls::{BeginOptions, ChannelCalls};
 use super::config::ClientConfig;
 use super::dispatcher::{Dispatcher, Handler, Incoming, SendSource, reject};
+use super::failure::progress;
 use super::message;
 use super::outage::Outage;
 use super::resolver::{Resolver, ServerName};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oncrpc::{CallErrorKind, Execution};
+use oncrpc::{CallErrorKind, Execution, Progress};
 use rpcrdma_proto::connection::{CallFailure, CloseReason, SessionCallError};
 
 use crate::driver::OutgoingCallError;
@@ -24,6 +24,15 @@ pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Ex
         _ => CallErrorKind::Transport(Arc::new(failure)),
     };
     (kind, execution)
+}
+
+/// Returns the progress of a call whose deadline has passed.
+pub(super) fn progress(is_sent: bool) -> Progress {
+    if is_sent {
+        Progress::NoReply
+    } else {
+        Progress::NoCredit
+    }
 }
 
 /// Returns the error of a call that could not begin.

@@ -197,11 +197,7 @@ pub(super) fn completed<D: Device>(
                 // The user's `PendingCall` has the timeout.
                 kind = CallErrorKind::DeadlineExceeded {
                     timeout: Duration::ZERO,
-                    progress: if sent {
-                        Progress::NoReply
-                    } else {
-                        Progress::NoCredit
-                    },
+                    progress: failure::progress(sent),
                 };
             }
             (xid, Err((kind, execution)))
