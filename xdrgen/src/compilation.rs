@@ -80,7 +80,7 @@ impl Compilation {
         if self.has_errors() {
             return Err(Error::of(&self.sources, &self.diagnostics));
         }
-        render::files(&self.schema).map_err(|message| Error::emitted(&message))
+        render::files(&self.schema).map_err(|message| Error::invalid_rust(&message))
     }
 
     /// Writes the Rust files into a folder, and creates the folder if it does not exist. A file

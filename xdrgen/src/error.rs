@@ -1,14 +1,15 @@
-//! The error type of the builder API.
+//! The error of the builder API: one finished report, for people.
+//!
+//! The compilation, the formatter, the manifest and the driver of build scripts create it. A build
+//! script returns it from `main`, and cargo prints it by `Debug`: so `Debug` equals `Display`, and
+//! the report has no colours.
 
 use std::fmt;
 use std::io;
 
 use crate::diagnostic::Diagnostic;
-use crate::report::{self, Style};
+use crate::report::{self, MAX_ERRORS, Style};
 use crate::source::SourceMap;
-
-/// The number of errors that a report shows; the others are counted.
-const MAX_ERRORS: usize = 20;
 
 /// A failed compilation. Both `Display` and `Debug` write the whole report, so that `main` of a
 /// build script may return this error.
@@ -16,40 +17,41 @@ const MAX_ERRORS: usize = 20;
 pub struct Error(String);
 
 impl Error {
-    /// Creates the error of a failed compilation. Its report has [`MAX_ERRORS`] errors at most.
+    /// Creates the error of diagnostics of which at least one is an error. The report folds and
+    /// limits them as `xdrgen check` does: it has at most [`MAX_ERRORS`] errors, all warnings, and
+    /// the number of errors that are not shown, also of those that were folded.
     pub(crate) fn of(sources: &SourceMap, diagnostics: &[Diagnostic]) -> Self {
-        let errors = diagnostics
-            .iter()
-            .filter(|diagnostic| diagnostic.is_error())
-            .count();
+        let errors = |all: &[Diagnostic]| all.iter().filter(|found| found.is_error()).count();
         let mut shown = report::folded(diagnostics);
-        let mut count = 0;
-        shown.retain(|found| {
-            count += usize::from(found.is_error());
-            count <= MAX_ERRORS
-        });
-        let report = report::human(sources, &shown, Style::Plain);
-        let s = if errors == 1 { "" } else { "s" };
-        let hidden = match count.checked_sub(MAX_ERRORS) {
-            None | Some(0) => String::new(),
-            Some(hidden) => format!(" ({hidden} not shown)"),
+        report::limit(&mut shown, Some(MAX_ERRORS));
+        let total = errors(diagnostics);
+        let plural = if total == 1 { "" } else { "s" };
+        let hidden = match total - errors(&shown) {
+            0 => String::new(),
+            hidden => format!(" ({hidden} not shown)"),
         };
-        Self(format!("{report}\n{errors} error{s}{hidden}"))
+        let report = report::human(sources, &shown, Style::Plain);
+        Self(format!("{report}\n{total} error{plural}{hidden}"))
     }
 
+    /// Creates the error of a manifest that cannot be read.
     pub(crate) fn unreadable(name: &str, error: &io::Error) -> Self {
         Self(format!("error: `{name}` can't be read: {error}"))
     }
 
+    /// Creates the error of a file or folder that cannot be written.
     pub(crate) fn unwritable(name: &str, error: &io::Error) -> Self {
         Self(format!("error: `{name}` can't be written: {error}"))
     }
 
+    /// Creates the error of a compilation for which neither `OUT_DIR` nor
+    /// [`Config::out_dir`](crate::Config::out_dir) names a folder.
     pub(crate) fn no_out_dir() -> Self {
         Self("error: no folder to write to: outside a build script, call `out_dir`".to_owned())
     }
 
-    pub(crate) fn emitted(message: &str) -> Self {
+    /// Creates the error of generated code that is not valid Rust.
+    pub(crate) fn invalid_rust(message: &str) -> Self {
         Self(format!(
             "error: xdrgen-build emitted invalid Rust (this is a bug in xdrgen-build): {message}"
         ))

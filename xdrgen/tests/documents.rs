@@ -195,6 +195,24 @@ fn a_failed_compilation_shows_twenty_errors() {
     assert!(report.ends_with("30 errors (10 not shown)"), "{report}");
 }
 
+/// The report counts each use of an undefined name that it does not show, and has all warnings, also
+/// those after the last error that it shows.
+#[test]
+fn a_failed_compilation_counts_what_it_does_not_show() {
+    let uses = "nothing a; nothing b; nothing c; ";
+    let fields: String = (0..25).map(|at| format!("nothing{at}x f{at}; ")).collect();
+    let text = format!("struct a {{ {uses}{fields} }};\nstruct b {{ int c;; }};\n");
+    let error = check("a.x", &text).generate();
+    let report = error.expect_err("an error").to_string();
+    assert_eq!(
+        report.matches("error[undefined-type]").count(),
+        20,
+        "{report}"
+    );
+    assert_eq!(report.matches("warning[").count(), 1, "{report}");
+    assert!(report.ends_with("28 errors (8 not shown)"), "{report}");
+}
+
 /// Text of RFCs that begins like a definition is taken, or listed with the reason.
 #[test]
 fn definitions_of_rfcs_are_taken_or_listed() {

@@ -29,31 +29,19 @@ pub(crate) fn run(arguments: &CheckArgs, verbose: bool) -> Result<ExitCode, Comm
     Ok(status(&compilation))
 }
 
-/// The default maximum number of errors in a report for people.
-const MAX_ERRORS: usize = 20;
-
 /// Returns the diagnostics to print. For people, diagnostics that follow from one defect are folded
 /// into one.
 fn selected(all: &[Diagnostic], arguments: &CheckArgs) -> Vec<Diagnostic> {
     let human = arguments.format == ReportFormat::Human;
-    let max_errors = arguments.max_errors.or(human.then_some(MAX_ERRORS));
+    let max_errors = arguments.max_errors.or(human.then_some(report::MAX_ERRORS));
     let mut found = if human {
         report::folded(all)
     } else {
         all.to_vec()
     };
-    limit(&mut found, max_errors);
+    report::limit(&mut found, max_errors);
     found.retain(|found| found.is_error() || !arguments.quiet);
     found
-}
-
-/// Removes the errors after the first `max_errors`.
-fn limit(found: &mut Vec<Diagnostic>, max_errors: Option<usize>) {
-    let mut errors = 0;
-    found.retain(|found| {
-        errors += usize::from(found.is_error());
-        !found.is_error() || max_errors.is_none_or(|most| errors <= most)
-    });
 }
 
 /// Prints diagnostics on standard output.
@@ -86,7 +74,7 @@ fn print(
 pub(crate) fn report_to_stderr(compilation: &Compilation) -> Result<(), CommandError> {
     let (mut out, coloured) = (io::stderr().lock(), io::stderr().is_terminal());
     let mut found = report::folded(compilation.diagnostics());
-    limit(&mut found, Some(MAX_ERRORS));
+    report::limit(&mut found, Some(report::MAX_ERRORS));
     human(&mut out, compilation, &found, coloured)
 }
 

@@ -77,6 +77,18 @@ pub fn folded(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
         .collect()
 }
 
+/// The maximum number of errors in a report for people, unless its reader chooses another.
+pub const MAX_ERRORS: usize = 20;
+
+/// Removes the errors after the first `max_errors`; with `None` all remain. Warnings remain.
+pub fn limit(diagnostics: &mut Vec<Diagnostic>, max_errors: Option<usize>) {
+    let mut errors = 0;
+    diagnostics.retain(|found| {
+        errors += usize::from(found.is_error());
+        !found.is_error() || max_errors.is_none_or(|max| errors <= max)
+    });
+}
+
 /// Renders a diagnostic on one line: `FILE:LINE:COLUMN: error[CODE]: MESSAGE`, without the position
 /// if it has no span.
 #[must_use]
