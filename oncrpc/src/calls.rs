@@ -1,7 +1,10 @@
 //! The calls of a runner: queued and in flight.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::error::Error as StdError;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -19,8 +22,15 @@ pub(crate) struct Calls {
     waiting: VecDeque<CallId>,
     in_flight: HashMap<u32, CallId>,
     deadlines: BTreeSet<(Instant, CallId)>,
+    /// The queued calls that were sent, each with the time until which it may be retransmitted.
+    resend_deadlines: BTreeSet<(Instant, CallId)>,
+    /// Why the last connection was lost.
+    lost: Option<LossReason>,
     next_xid: u32,
 }
+
+/// Why a connection was lost.
+pub(crate) type LossReason = Arc<dyn StdError + Send + Sync>;
 
 /// An open call.
 #[derive(Debug)]
@@ -29,11 +39,36 @@ struct Pending {
     deadline: Option<Instant>,
     /// The XID of the call, if it was sent.
     xid: Option<u32>,
+    /// Until when the call may be retransmitted, if that is limited and the call was passed on to
+    /// be sent.
+    resend_until: Option<Instant>,
 }
 
 impl Pending {
     fn needs_reply_cache(&self) -> bool {
         self.submission.is_sent() && self.submission.request().needs_reply_cache()
+    }
+
+    /// Begins the time within which the call may be retransmitted, unless it has begun.
+    fn begin_resend_window(&mut self) {
+        let request = self.submission.request();
+        if request.needs_reply_cache() && !self.submission.is_sent() {
+            self.resend_until = Instant::now().checked_add(request.resend_window());
+        }
+    }
+
+    /// Returns the error of the call if it may not be sent again.
+    fn resend_error(&self, now: Instant, lost: &LossReason) -> Option<CallErrorKind> {
+        if !self.submission.is_sent() {
+            return None;
+        }
+        match self.submission.request().resend_window() {
+            Duration::ZERO => Some(CallErrorKind::ConnectionLost(lost.clone())),
+            _ => self
+                .resend_until
+                .filter(|until| *until <= now)
+                .map(|_| CallErrorKind::ReplyCacheExpired(lost.clone())),
+        }
     }
 }
 
@@ -48,6 +83,8 @@ impl Calls {
             waiting: VecDeque::new(),
             in_flight: HashMap::new(),
             deadlines: BTreeSet::new(),
+            resend_deadlines: BTreeSet::new(),
+            lost: None,
             next_xid: (random >> 32) as u32,
         }
     }
@@ -76,6 +113,7 @@ impl Calls {
             submission,
             deadline,
             xid: None,
+            resend_until: None,
         };
         self.calls.insert(id, call);
         self.waiting.push_back(id);
@@ -85,6 +123,9 @@ impl Calls {
         let call = self.calls.remove(&id)?;
         if let Some(deadline) = call.deadline {
             self.deadlines.remove(&(deadline, id));
+        }
+        if let Some(until) = call.resend_until {
+            self.resend_deadlines.remove(&(until, id));
         }
         if let Some(xid) = call.xid {
             self.in_flight.remove(&xid);
@@ -107,6 +148,9 @@ impl Calls {
         if self.in_flight.len() >= self.max {
             return None;
         }
+        if !self.resend_deadlines.is_empty() {
+            self.expire_resends(Instant::now());
+        }
         let id = loop {
             let id = self.waiting.pop_front()?;
             if self.calls.contains_key(&id) {
@@ -120,6 +164,10 @@ impl Calls {
         self.in_flight.insert(xid, id);
         let call = self.calls.get_mut(&id)?;
         call.xid = Some(xid);
+        if let Some(until) = call.resend_until {
+            self.resend_deadlines.remove(&(until, id));
+        }
+        call.begin_resend_window();
         Some((xid, call.submission.request()))
     }
 
@@ -153,11 +201,13 @@ impl Calls {
 
     /// Returns the next deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let first = |all: &BTreeSet<(Instant, CallId)>| all.first().map(|(due, _)| *due);
+        let (call, resend) = (first(&self.deadlines), first(&self.resend_deadlines));
+        call.into_iter().chain(resend).min()
     }
 
-    /// Fails the calls whose deadlines have passed. `unsent` is the reason for calls that were not
-    /// sent.
+    /// Fails the calls whose deadlines have passed, and queued calls that may not be sent again any
+    /// more. `unsent` is the reason for calls that were not sent.
     pub(crate) fn expire(&mut self, now: Instant, unsent: impl Fn() -> Progress) {
         while let Some((_, id)) = self
             .deadlines
@@ -175,23 +225,46 @@ impl Calls {
             let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
             call.submission.fail_unanswered(kind);
         }
+        self.expire_resends(now);
+    }
+
+    /// Fails the queued calls that may not be sent again any more.
+    fn expire_resends(&mut self, now: Instant) {
+        while let Some((until, id)) = self.resend_deadlines.first().copied() {
+            if until > now {
+                return;
+            }
+            self.resend_deadlines.remove(&(until, id));
+            if let Some(lost) = self.lost.clone()
+                && let Some(call) = self.remove(id)
+            {
+                let kind = CallErrorKind::ReplyCacheExpired(lost);
+                call.submission.fail_unanswered(kind);
+            }
+        }
     }
 
     /// Requeues the calls in flight of a lost connection. Calls that may be retransmitted precede
     /// the queued ones, in order, and keep their XIDs, which identify them in a reply cache. The
     /// others fail.
-    pub(crate) fn lose_connection(&mut self, kind: &CallErrorKind) {
+    pub(crate) fn lose_connection(&mut self, reason: &LossReason) {
+        let now = Instant::now();
+        self.lost = Some(reason.clone());
         let mut lost: Vec<CallId> = self.in_flight.drain().map(|(_, id)| id).collect();
         lost.sort_unstable_by(|a, b| b.cmp(a));
         for id in lost {
-            let is_safe = |call: &Pending| {
-                call.submission.request().may_resend() || !call.submission.is_sent()
+            let Some(call) = self.calls.get(&id) else {
+                continue;
             };
-            if self.calls.get(&id).is_some_and(is_safe) {
-                self.waiting.push_front(id);
-            } else if let Some(call) = self.remove(id) {
-                call.submission.fail_unanswered(kind.clone());
+            if let Some(kind) = call.resend_error(now, reason) {
+                if let Some(call) = self.remove(id) {
+                    call.submission.fail_unanswered(kind);
+                }
+                continue;
             }
+            let until = call.resend_until.filter(|_| call.submission.is_sent());
+            self.resend_deadlines.extend(until.map(|until| (until, id)));
+            self.waiting.push_front(id);
         }
     }
 
@@ -227,6 +300,7 @@ impl Calls {
         self.waiting.clear();
         self.in_flight.clear();
         self.deadlines.clear();
+        self.resend_deadlines.clear();
     }
 
     /// Fails a call in flight that could not be sent.

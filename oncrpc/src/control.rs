@@ -189,16 +189,41 @@ impl ServerControl {
     pub fn admit(&self, request: &ConnectRequest<'_>) -> Result<ConnectionPermit, RejectReason> {
         let admitted = self.try_admit(request);
         match &admitted {
-            Ok(_) => self.0.counters.accepted.fetch_add(1, Relaxed),
-            Err(reason) => {
-                if let RejectReason::Limit(limit) = reason {
-                    self.0.counters.reach(*limit);
-                }
-                self.log(request, reason);
-                self.0.counters.rejected.fetch_add(1, Relaxed)
+            Ok(_) => {
+                self.0.counters.accepted.fetch_add(1, Relaxed);
             }
-        };
+            Err(reason) => self.rejected(request, reason),
+        }
         admitted
+    }
+
+    /// Returns the number of the first of several queues in which one more request to connect may
+    /// wait to be admitted. `lengths` are those of the queues. A transport calls this if requests
+    /// wait for the threads that admit them.
+    ///
+    /// # Errors
+    /// Each queue has reached the limit. The rejection is counted and logged.
+    pub fn select_queue(
+        &self,
+        request: &ConnectRequest<'_>,
+        lengths: impl IntoIterator<Item = usize>,
+    ) -> Result<usize, RejectReason> {
+        let max = self.0.limits.waiting_connections();
+        let with_room = lengths.into_iter().position(|length| length < max);
+        with_room.ok_or_else(|| {
+            let reason = RejectReason::Limit(Limit::WaitingConnections);
+            self.rejected(request, &reason);
+            reason
+        })
+    }
+
+    /// Counts and logs a rejection.
+    fn rejected(&self, request: &ConnectRequest<'_>, reason: &RejectReason) {
+        if let RejectReason::Limit(limit) = reason {
+            self.0.counters.reach(*limit);
+        }
+        self.log(request, reason);
+        self.0.counters.rejected.fetch_add(1, Relaxed);
     }
 
     fn try_admit(&self, request: &ConnectRequest<'_>) -> Result<ConnectionPermit, RejectReason> {

@@ -15,6 +15,7 @@ use crate::limits::ServerLimits;
 pub(crate) struct CurrentLimits {
     connections: AtomicUsize,
     connections_per_peer: AtomicUsize,
+    waiting_connections: AtomicUsize,
     calls: AtomicUsize,
     calls_per_peer: AtomicUsize,
     calls_per_connection: AtomicUsize,
@@ -53,6 +54,7 @@ impl CurrentLimits {
         Self {
             connections: limits.connections.into(),
             connections_per_peer: limits.connections_per_peer.into(),
+            waiting_connections: limits.waiting_connections.into(),
             calls: limits.calls.into(),
             calls_per_peer: limits.calls_per_peer.into(),
             calls_per_connection: limits.calls_per_connection.into(),
@@ -70,6 +72,7 @@ impl CurrentLimits {
         let numbers = [
             (&self.connections, limits.connections),
             (&self.connections_per_peer, limits.connections_per_peer),
+            (&self.waiting_connections, limits.waiting_connections),
             (&self.calls, limits.calls),
             (&self.calls_per_peer, limits.calls_per_peer),
             (&self.calls_per_connection, limits.calls_per_connection),
@@ -93,6 +96,7 @@ impl CurrentLimits {
         ServerLimits {
             connections: self.connections.load(Relaxed),
             connections_per_peer: self.connections_per_peer.load(Relaxed),
+            waiting_connections: self.waiting_connections(),
             calls: self.calls.load(Relaxed),
             calls_per_peer: self.calls_per_peer.load(Relaxed),
             calls_per_connection: self.calls_per_connection.load(Relaxed),
@@ -102,6 +106,10 @@ impl CurrentLimits {
             handler_time: self.handler_time(),
             transfer_time: self.transfer_time(),
         }
+    }
+
+    pub(crate) fn waiting_connections(&self) -> usize {
+        self.waiting_connections.load(Relaxed)
     }
 
     pub(crate) fn handler_time(&self) -> Option<Duration> {
@@ -140,6 +148,7 @@ mod tests {
         let others = ServerLimits::new()
             .max_connections(1)
             .max_connections_per_peer(2)
+            .max_waiting_connections(10)
             .max_calls(3)
             .max_calls_per_peer(4)
             .max_calls_per_connection(5)

@@ -66,6 +66,10 @@ pub enum CallErrorKind {
     Connect(Arc<dyn StdError + Send + Sync>),
     /// The connection was lost before a reply arrived.
     ConnectionLost(Arc<dyn StdError + Send + Sync>),
+    /// The connection was lost, and no other could carry the call again within the lifetime of the
+    /// server's reply cache ([`Resend::Always`](crate::Resend::Always)). The field has the reason of
+    /// the loss.
+    ReplyCacheExpired(Arc<dyn StdError + Send + Sync>),
     /// The channel was shut down.
     Shutdown,
     /// The runner of the channel has ended. The field has its error; `None` if it was dropped.
@@ -212,6 +216,11 @@ impl fmt::Display for CallErrorKind {
             }
             Self::Connect(error) => write!(f, "can't connect: {error}"),
             Self::ConnectionLost(error) => write!(f, "the connection was lost: {error}"),
+            Self::ReplyCacheExpired(error) => write!(
+                f,
+                "the connection was lost, and not restored within the lifetime of the reply cache: \
+                {error}"
+            ),
             Self::Shutdown => f.write_str("the channel was shut down"),
             Self::RunnerEnded(None) => f.write_str("the channel's runner has ended"),
             Self::RunnerEnded(Some(error)) => write!(f, "the channel's runner has ended: {error}"),
@@ -259,6 +268,7 @@ impl StdError for CallError {
             CallErrorKind::Encode(error) | CallErrorKind::Decode(error, _) => Some(error),
             CallErrorKind::Connect(error)
             | CallErrorKind::ConnectionLost(error)
+            | CallErrorKind::ReplyCacheExpired(error)
             | CallErrorKind::Transport(error)
             | CallErrorKind::Security(error)
             | CallErrorKind::Middleware(error) => Some(&**error),

@@ -27,6 +27,7 @@ use std::time::Duration;
 pub struct ServerLimits {
     pub(crate) connections: usize,
     pub(crate) connections_per_peer: usize,
+    pub(crate) waiting_connections: usize,
     pub(crate) calls: usize,
     pub(crate) calls_per_peer: usize,
     pub(crate) calls_per_connection: usize,
@@ -46,12 +47,14 @@ impl ServerLimits {
     /// | calls in flight | 8,192 | 1,024 | 128 |
     /// | bytes in flight | 256 MiB | 64 MiB | 8 MiB |
     ///
-    /// and 60 seconds for a handler, and for a call or a reply to be transferred.
+    /// and 4,096 connections that wait for a thread, and 60 seconds for a handler, and for a call
+    /// or a reply to be transferred.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             connections: 1024,
             connections_per_peer: 256,
+            waiting_connections: 4096,
             calls: 8192,
             calls_per_peer: 1024,
             calls_per_connection: 128,
@@ -75,6 +78,16 @@ impl ServerLimits {
     #[must_use]
     pub const fn max_connections_per_peer(mut self, connections: usize) -> Self {
         self.connections_per_peer = connections;
+        self
+    }
+
+    /// Sets the maximum number of requests to connect that wait for one thread of a server over
+    /// RDMA, before the other limits and the hook decide about them. Further requests are passed to
+    /// another thread; if they are too many for each, they are rejected. Over TCP, the system's
+    /// backlog bounds such requests.
+    #[must_use]
+    pub const fn max_waiting_connections(mut self, connections: usize) -> Self {
+        self.waiting_connections = connections;
         self
     }
 
@@ -156,6 +169,8 @@ pub enum Limit {
     Connections,
     /// [`ServerLimits::max_connections_per_peer`].
     ConnectionsPerPeer,
+    /// [`ServerLimits::max_waiting_connections`].
+    WaitingConnections,
     /// [`ServerLimits::max_calls`].
     Calls,
     /// [`ServerLimits::max_calls_per_peer`].
@@ -176,9 +191,10 @@ pub enum Limit {
 
 impl Limit {
     /// All limits.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Connections,
         Self::ConnectionsPerPeer,
+        Self::WaitingConnections,
         Self::Calls,
         Self::CallsPerPeer,
         Self::CallsPerConnection,
@@ -189,12 +205,17 @@ impl Limit {
         Self::TransferTime,
     ];
 
-    /// Returns the label of the limit in metrics: the name of its setting.
-    #[cfg(feature = "metrics")]
-    pub(crate) const fn name(self) -> &'static str {
+    /// Returns the name of the setting in [`ServerLimits`], which is also the label in metrics.
+    ///
+    /// ```
+    /// assert_eq!(oncrpc::Limit::CallsPerPeer.name(), "max_calls_per_peer");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Connections => "max_connections",
             Self::ConnectionsPerPeer => "max_connections_per_peer",
+            Self::WaitingConnections => "max_waiting_connections",
             Self::Calls => "max_calls",
             Self::CallsPerPeer => "max_calls_per_peer",
             Self::CallsPerConnection => "max_calls_per_connection",
@@ -214,6 +235,7 @@ impl fmt::Display for Limit {
         f.write_str(match self {
             Self::Connections => "too many connections",
             Self::ConnectionsPerPeer => "too many connections of the peer",
+            Self::WaitingConnections => "too many connections wait to be accepted",
             Self::Calls => "too many calls in flight",
             Self::CallsPerPeer => "too many calls of the peer in flight",
             Self::CallsPerConnection => "too many calls of the connection in flight",

@@ -60,7 +60,9 @@ impl From<&CallErrorKind> for CallOutcome {
             CallErrorKind::Decode(..) => Self::Undecodable,
             CallErrorKind::DeadlineExceeded { .. } => Self::Timeout,
             CallErrorKind::Connect(_) => Self::Unreachable,
-            CallErrorKind::ConnectionLost(_) => Self::ConnectionLost,
+            CallErrorKind::ConnectionLost(_) | CallErrorKind::ReplyCacheExpired(_) => {
+                Self::ConnectionLost
+            }
             _ => Self::Failed,
         }
     }

@@ -42,14 +42,16 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns true if the call may be retransmitted after its connection was lost, even if it may
-    /// have been executed.
+    /// Returns how long after its first transmission the call may be retransmitted over another
+    /// connection, although it may have been executed: zero for never, and [`Duration::MAX`] for no
+    /// limit.
     #[must_use]
-    pub fn may_resend(&self) -> bool {
+    pub fn resend_window(&self) -> Duration {
         match self.resend {
-            Resend::IfIdempotent => self.is_idempotent,
-            Resend::IfUnsent => false,
-            Resend::Always => true,
+            Resend::IfUnsent => Duration::ZERO,
+            _ if self.is_idempotent => Duration::MAX,
+            Resend::IfIdempotent => Duration::ZERO,
+            Resend::Always { cache_lifetime } => cache_lifetime,
         }
     }
 
@@ -57,7 +59,7 @@ impl Request {
     /// the server must recognize the client: over TCP, by the same local port.
     #[must_use]
     pub fn needs_reply_cache(&self) -> bool {
-        self.resend == Resend::Always && !self.is_idempotent
+        matches!(self.resend, Resend::Always { .. }) && !self.is_idempotent
     }
 
     /// Appends the header of a call without protection to a message. [`encode`](Self::encode) is
@@ -146,7 +148,28 @@ pub enum Resend {
     IfIdempotent,
     /// The call is never retransmitted, once a part of it was sent.
     IfUnsent,
-    /// The call is always retransmitted. The server must have a reply cache that keeps replies
-    /// until the client has reconnected. Any other server may execute the call twice.
-    Always,
+    /// The call is retransmitted, because the server has a reply cache for procedures that are not
+    /// idempotent: it answers a retransmission with the reply of the first execution. A server
+    /// without a reply cache may execute the call twice.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use oncrpc::{CallOptions, Resend};
+    ///
+    /// // The server keeps replies for 120 seconds.
+    /// let cache_lifetime = Duration::from_secs(90);
+    /// let options = CallOptions::DEFAULT.resend(Resend::Always { cache_lifetime });
+    /// # let _ = options;
+    /// ```
+    Always {
+        /// How long after its first transmission the call is retransmitted. After that the call of
+        /// a lost connection fails with
+        /// [`ReplyCacheExpired`](crate::CallErrorKind::ReplyCacheExpired), and it is unknown whether
+        /// it was executed. Calls of idempotent procedures have no limit.
+        ///
+        /// This must be less than the time for which the server keeps a reply
+        /// ([`ReplyCacheConfig::max_age`](crate::ReplyCacheConfig::max_age)), by the longest time
+        /// for which a retransmission can be on its way.
+        cache_lifetime: Duration,
+    },
 }

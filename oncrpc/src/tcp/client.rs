@@ -19,7 +19,7 @@ use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
 use super::sending::{is, push_calls, take_reply};
 use super::{KEEPALIVE, MAX_RECORD, poll_once, record, set_options};
-use crate::calls::Calls;
+use crate::calls::{Calls, LossReason};
 use crate::channel::{Channel, ChannelEvent, Submission, Submissions};
 use crate::error::{BackwardError, CallErrorKind, Execution, Progress};
 use crate::loopback::wait;
@@ -252,9 +252,8 @@ impl<P: Programs> Runner<P> {
                 Ok(End) => return,
                 Err(error) => {
                     tracing::info!(server = %self.server, %error, "connection lost");
-                    let lost = Lost(Arc::new(error));
-                    self.calls
-                        .lose_connection(&CallErrorKind::ConnectionLost(Arc::new(lost)));
+                    let lost: LossReason = Arc::new(Lost(Arc::new(error)));
+                    self.calls.lose_connection(&lost);
                 }
             }
         }

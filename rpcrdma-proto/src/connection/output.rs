@@ -250,8 +250,11 @@ pub enum CallFailure {
     /// The deadline passed.
     TimedOut,
     /// The connection was lost after the call was transmitted, and the call must not be
-    /// retransmitted (`Session::call_once`).
+    /// retransmitted ([`Session::call_resent_within`](super::Session::call_resent_within)).
     Disconnected(CloseReason),
+    /// The connection was lost after the call was transmitted, and the time within which the call
+    /// may be retransmitted has passed.
+    ResendExpired(CloseReason),
     /// The session ended.
     Closed(CloseReason),
 }
@@ -279,6 +282,12 @@ impl fmt::Display for CallFailure {
             Self::Cancelled => f.write_str("it was cancelled"),
             Self::TimedOut => f.write_str("its deadline has passed"),
             Self::Disconnected(why) => write!(f, "the connection was lost: {why}"),
+            Self::ResendExpired(why) => {
+                write!(
+                    f,
+                    "the connection was lost, and it is too late to retransmit: {why}"
+                )
+            }
             Self::Closed(why) => write!(f, "the session has ended: {why}"),
         }
     }

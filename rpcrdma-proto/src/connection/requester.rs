@@ -14,7 +14,7 @@ mod stalled;
 use alloc::boxed::Box;
 
 use super::inline_parts::{InlineParts, no_parts};
-use super::output::{Action, CallFailure, Exposure, SendOwner, Transmit};
+use super::output::{Action, CallFailure, CloseReason, Exposure, SendOwner, Transmit};
 use super::queues::OutputQueues;
 use super::rtr::calls::GroupCalls;
 use super::rtr::group_sender::GroupSender;
@@ -67,6 +67,8 @@ pub(super) struct Requester {
     lacked_credits: bool,
     /// The time since which orphans hold all credits and none was answered.
     stalled_since: Option<u64>,
+    /// Why the last connection was lost.
+    lost: CloseReason,
 }
 
 /// Describes why a call cannot begin.
@@ -114,6 +116,7 @@ impl Requester {
             has_requeued: false,
             lacked_credits: false,
             stalled_since: None,
+            lost: CloseReason::Lost,
         }
     }
 
@@ -245,10 +248,11 @@ impl Requester {
         Ok(xid)
     }
 
-    /// Lets a call fail when its connection is lost after its transmission.
-    pub(super) fn forbid_resend(&mut self, xid: u32) {
+    /// Limits the time after its first transmission within which a call may be transmitted over a
+    /// further connection.
+    pub(super) fn limit_resend(&mut self, xid: u32, window: u64) {
         if let Some(request) = self.calls.get_mut(xid) {
-            request.resend = false;
+            request.resend_window = window;
         }
     }
 
@@ -408,7 +412,7 @@ impl Requester {
     #[inline(always)]
     pub(super) fn transmit(
         &mut self,
-        buffer: &mut [u8],
+        (now, buffer): (u64, &mut [u8]),
         link: &PathLimits<'_>,
         sending: Option<&mut Option<Box<GroupSender>>>,
         out: &mut OutputQueues,
@@ -417,8 +421,12 @@ impl Requester {
         while let Some(xid) = self.ready.front()
             && let Some(request) = self.calls.get_mut(xid)
         {
+            if request.is_too_late(now) {
+                self.end(xid, CallOutcome::Failed(self.resend_expired()), out);
+                continue;
+            }
             if request.grouped().is_some() {
-                match self.transmit_group(xid, buffer, link, sending.as_deref_mut()) {
+                match self.transmit_group(xid, (now, buffer), link, sending.as_deref_mut()) {
                     GroupOutcome::Sent(transmit) => return Some(transmit),
                     GroupOutcome::LacksCredits => return None,
                     GroupOutcome::Replan => self.end(xid, CallOutcome::Again, out),
@@ -439,7 +447,7 @@ impl Requester {
             }
             let header = write(xid, request, self.credits.requested(), link, buffer)?;
             self.unsent -= 1;
-            request.on_transmitted();
+            request.on_transmitted(now);
             self.ready.pop(in_state(&self.calls, RequestState::Ready));
             return Some(Transmit {
                 owner: SendOwner::Call { xid },

@@ -389,18 +389,22 @@ impl Session {
         self.begin(call, deadline)
     }
 
-    /// Begins a call that is not transmitted over a further connection when the peer may have it:
-    /// it fails with `Disconnected` when its connection is lost.
+    /// Begins a call that is transmitted over further connections only within a time after its
+    /// first transmission, in microseconds, for instance while the peer's reply cache has the
+    /// reply. A call that the peer may have fails with `Disconnected` when its connection is lost
+    /// if the time is 0; otherwise with `ResendExpired` once the time has passed without a
+    /// connection. A call whose connection lives waits for its reply.
     ///
     /// # Errors
     /// As for [`call`](Self::call).
-    pub fn call_once(
+    pub fn call_resent_within(
         &mut self,
         call: &CallSpec<'_>,
         deadline: Option<u64>,
+        window: u64,
     ) -> Result<u32, SessionCallError> {
         let xid = self.begin(call, deadline)?;
-        self.requester.forbid_resend(xid);
+        self.requester.limit_resend(xid, window);
         Ok(xid)
     }
 

@@ -16,11 +16,11 @@ use crate::pair::{
 /// A call that may not go again fails when its connection is lost, if the server may have it; else
 /// it waits for the next connection.
 #[test]
-fn call_once_fails_with_its_connection() {
+fn call_without_a_window_fails_with_its_connection() {
     let (mut client, mut server) = warm();
-    let sent = client.session.call_once(&NULL, None).unwrap();
+    let sent = client.session.call_resent_within(&NULL, None, 0).unwrap();
     exchange(&mut client, &mut server);
-    let waits = client.session.call_once(&NULL, None).unwrap();
+    let waits = client.session.call_resent_within(&NULL, None, 0).unwrap();
     assert_eq!(server.arrived().len(), 1);
     server.lose(10);
     client.lose(10);
@@ -42,13 +42,96 @@ fn call_once_fails_with_its_connection() {
     exchange(&mut client, &mut server);
     assert_eq!(client.replies(waits).len(), 1);
     assert!(client.replies(sent).is_empty());
-    let cancelled = client.session.call_once(&NULL, None).unwrap();
+    let cancelled = client.session.call_resent_within(&NULL, None, 0).unwrap();
     client.session.cancel(cancelled);
     exchange(&mut client, &mut server);
     assert_eq!(
         failed(&client, cancelled),
         Some((CallFailure::Cancelled, false))
     );
+}
+
+/// A call with a window is transmitted over further connections until the window ends, counted from
+/// its first transmission. Then it fails: when its connection is lost, or while it waits for one.
+#[test]
+fn call_is_resent_within_its_window() {
+    const WINDOW: u64 = 1_000_000;
+    let failed = |client: &End, wanted: u32| {
+        let mut events = client.events.iter();
+        events.find_map(|event| match event {
+            Event::CallFailed { xid, error, sent } if *xid == wanted => Some((*error, *sent)),
+            _ => None,
+        })
+    };
+    let expired = Some((CallFailure::ResendExpired(CloseReason::Lost), true));
+    let (mut client, mut server) = warm();
+    let begin = |client: &mut End| {
+        let session = &mut client.session;
+        session.call_resent_within(&NULL, None, WINDOW).unwrap()
+    };
+    let (first, begun) = (begin(&mut client), client.now);
+    exchange(&mut client, &mut server);
+    assert_eq!(server.arrived().len(), 1);
+    // Within the window it goes again.
+    client.now = begun + WINDOW / 2;
+    server.lose(client.now);
+    client.lose(client.now);
+    reconnect(&mut client, &mut server);
+    assert!(client.now < begun + WINDOW);
+    exchange(&mut client, &mut server);
+    assert_eq!(server.arrived().len(), 1);
+    // It waits for its reply as long as its connection lives.
+    client.now = begun + 2 * WINDOW;
+    client.session.timeout(client.now);
+    exchange(&mut client, &mut server);
+    assert_eq!(failed(&client, first), None);
+    server.lose(client.now);
+    client.lose(client.now);
+    assert_eq!(failed(&client, first), expired);
+
+    // The window of a call that was not transmitted has not begun.
+    let unsent = begin(&mut client);
+    client.now += 10 * WINDOW;
+    client.session.timeout(client.now);
+    reconnect(&mut client, &mut server);
+    let begun = client.now;
+    exchange(&mut client, &mut server);
+    assert_eq!(server.arrived().len(), 1);
+    server.lose(client.now);
+    client.lose(client.now);
+    // Its window ends while there is no connection.
+    while client.now < begun + WINDOW {
+        assert_eq!(failed(&client, unsent), None);
+        client.now = client.session.poll_timeout().unwrap();
+        client.session.timeout(client.now);
+        client.act();
+        if client.session.state() == ConnState::Connecting {
+            client.lose(client.now);
+        }
+    }
+    assert_eq!(client.now, begun + WINDOW, "not later");
+    assert_eq!(failed(&client, unsent), expired);
+    reconnect(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    assert!(server.arrived().is_empty());
+}
+
+/// A window that ends after the connection is made, and before the call has its turn.
+#[test]
+fn call_is_not_resent_after_its_window() {
+    let (mut client, mut server) = warm();
+    let session = &mut client.session;
+    let xid = session.call_resent_within(&NULL, None, 1_000_000).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(server.arrived().len(), 1);
+    server.lose(client.now);
+    client.lose(client.now);
+    reconnect(&mut client, &mut server);
+    client.now += 1_000_000;
+    exchange(&mut client, &mut server);
+    let error = CallFailure::ResendExpired(CloseReason::Lost);
+    assert_eq!(client.failures(xid), [error]);
+    assert!(server.arrived().is_empty());
 }
 
 /// Calls go again on the next connection, in their order and with their XIDs, once their memory was

@@ -64,7 +64,7 @@ fn version_is_unknown_without_a_connection() {
 #[test]
 fn a_session_drains_with_the_loss_of_its_connection() {
     let (mut client, mut server) = warm(Config::client(), Config::server());
-    let xid = client.session.call_once(&NULL, None).unwrap();
+    let xid = client.session.call_resent_within(&NULL, None, 0).unwrap();
     exchange(&mut client, &mut server);
     client.session.drain();
     client.lose(10);

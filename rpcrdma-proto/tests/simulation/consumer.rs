@@ -137,7 +137,7 @@ impl World {
         let wanted = (ahead > 0).then_some(deadline);
         let begun = self.session(pair, end, |session| {
             spec.with(|call| match spec.once {
-                true => session.call_once(call, wanted),
+                true => session.call_resent_within(call, wanted, 0),
                 false => session.call(call, wanted),
             })
         });

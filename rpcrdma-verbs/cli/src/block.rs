@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use oncrpc::xdr::{Item, SharedBytes};
-use oncrpc::{Call, CallOptions, Context, ReplyLimits, Resend, Router, RpcError, Transport};
+use oncrpc::{Call, Context, ReplyLimits, Router, RpcError, Transport};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::{Buf, Frozen, MemoryError, Pool};
@@ -166,9 +166,9 @@ impl callback1::LocalService for Callback {
     }
 }
 
-/// Creates a client whose calls are retransmitted until they are answered.
+/// Creates a client. Its calls are idempotent: they are retransmitted until they are answered.
 pub(crate) fn client(channel: LocalChannel<AnyDevice>) -> Client<LocalChannel<AnyDevice>> {
-    Client::new(channel).with_options(CallOptions::DEFAULT.resend(Resend::Always))
+    Client::new(channel)
 }
 
 /// Returns a call that returns its arguments, with memory for them.

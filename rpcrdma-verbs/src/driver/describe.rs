@@ -2,7 +2,7 @@
 
 use metrics::{Unit, describe_counter, describe_gauge};
 
-const COUNTERS: [(&str, Unit, &str); 10] = [
+const COUNTERS: [(&str, Unit, &str); 11] = [
     ("rdma_sends_total", Unit::Count, "RDMA Sends."),
     ("rdma_reads_total", Unit::Count, "RDMA Reads."),
     ("rdma_writes_total", Unit::Count, "RDMA Writes."),
@@ -40,6 +40,11 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
         "rdma_copied_bytes_total",
         Unit::Bytes,
         "Bytes of messages that were copied.",
+    ),
+    (
+        "rdma_memory_refused_total",
+        Unit::Count,
+        "Memory that was refused because of the limit on registered bytes.",
     ),
 ];
 

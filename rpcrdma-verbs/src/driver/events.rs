@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, Range};
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
@@ -272,8 +273,9 @@ pub struct CallParams {
     pub max_reply: u32,
     /// Whether items of the call may be transferred in chunks.
     pub reducible: bool,
-    /// Whether the call may be retransmitted after its connection is lost.
-    pub resend: bool,
+    /// How long after its first transmission the call may be retransmitted over a further
+    /// connection: zero for never, and [`Duration::MAX`] for no limit.
+    pub resend_window: Duration,
     /// When it fails unless it is answered, in the driver's time ([`Driver::now`](super::Driver)).
     pub deadline: Option<u64>,
     /// The span on which the driver records `xid`, `bytes` and `transfer`. Without it, the driver
@@ -291,7 +293,7 @@ impl CallParams {
             results: ArrayVec::new_const(),
             max_reply,
             reducible: true,
-            resend: true,
+            resend_window: Duration::MAX,
             deadline: None,
             span: None,
         }

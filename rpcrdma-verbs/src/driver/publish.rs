@@ -37,6 +37,7 @@ impl<D: Device> Driver<D> {
             counter!(name, &label()).absolute(value);
         }
         let budget = self.pool.budget();
+        counter!("rdma_memory_refused_total", &label()).absolute(budget.refused());
         let credits = self
             .connections()
             .map(|one| one.session.available_credits());

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -31,6 +31,7 @@ struct BudgetState {
     limit: usize,
     used: AtomicUsize,
     leaked: AtomicUsize,
+    refused: AtomicU64,
     /// The pools that share it, and their number.
     pools: Mutex<Vec<Weak<dyn Member>>>,
     pool_count: AtomicUsize,
@@ -50,6 +51,7 @@ impl Budget {
             limit,
             used: AtomicUsize::new(0),
             leaked: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
             pools: Mutex::default(),
             pool_count: AtomicUsize::new(0),
         }))
@@ -101,6 +103,12 @@ impl Budget {
         tracing::error!(bytes, "memory is leaked: a device may still reach it");
     }
 
+    /// Returns how often memory was refused because of the limit ([`MemoryError::Budget`]).
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
     /// Returns the limit in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
@@ -119,10 +127,13 @@ impl Budget {
                 budget: self.clone(),
                 bytes,
             }),
-            Err(_) => Err(MemoryError::Budget {
-                requested: bytes,
-                limit,
-            }),
+            Err(_) => {
+                self.0.refused.fetch_add(1, Ordering::Relaxed);
+                Err(MemoryError::Budget {
+                    requested: bytes,
+                    limit,
+                })
+            }
         }
     }
 }

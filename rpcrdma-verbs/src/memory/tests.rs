@@ -130,6 +130,7 @@ fn a_budget_is_kept() {
         Buf::adopt(&device, &budget, vec![0; 2 << 20]),
         Err(MemoryError::Budget { .. })
     ));
+    assert_eq!(budget.refused(), 2);
 }
 
 #[test]

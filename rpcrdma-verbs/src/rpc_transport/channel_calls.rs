@@ -214,7 +214,7 @@ impl ChannelCalls {
             max_reply: message::max_reply(limits, &results, options.max_unbounded_reply),
             results,
             reducible: true,
-            resend: submission.request().may_resend(),
+            resend_window: submission.request().resend_window(),
             deadline,
             span: submission.request().span.clone(),
         };

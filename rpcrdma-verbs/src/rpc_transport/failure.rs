@@ -21,6 +21,7 @@ pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Ex
         CallFailure::Closed(reason) | CallFailure::Disconnected(reason) => {
             CallErrorKind::ConnectionLost(Arc::new(reason))
         }
+        CallFailure::ResendExpired(reason) => CallErrorKind::ReplyCacheExpired(Arc::new(reason)),
         _ => CallErrorKind::Transport(Arc::new(failure)),
     };
     (kind, execution)
@@ -68,6 +69,11 @@ mod tests {
             (CallFailure::Closed(CloseReason::Lost), Unknown, NotExecuted),
             (
                 CallFailure::Disconnected(CloseReason::Lost),
+                Unknown,
+                NotExecuted,
+            ),
+            (
+                CallFailure::ResendExpired(CloseReason::Lost),
                 Unknown,
                 NotExecuted,
             ),

@@ -328,7 +328,7 @@ impl<D: Device> LocalChannel<D> {
             max_reply: message::max_reply(&request.limits, &results, self.max_unbounded_reply),
             results,
             reducible: true,
-            resend: request.may_resend(),
+            resend_window: request.resend_window(),
             deadline,
             span: request.span.clone(),
         };

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use ::tokio::sync::Semaphore;
 use ::tokio::sync::mpsc::{Receiver, Sender, channel};
-use oncrpc::{ConnectionPlacement, ConnectionPlacer};
+use oncrpc::{ConnectRequest, ConnectionPlacement, ConnectionPlacer, ServerControl};
+
+use super::connections::STOPPING;
 
 use crate::driver::{Driver, IncomingConnection, ListenerHandle};
 use crate::provider::Device;
-
-/// The maximum number of requests to connect that wait for one thread. Further ones are rejected.
-const MAX_WAITING: usize = 4096;
 
 /// The acceptor: it takes requests to connect, and passes them to the threads. If the thread of a
 /// request has ended, or too many requests wait for it, the next one gets it.
 pub(super) struct Acceptor<D: Device> {
     placer: ConnectionPlacer,
+    control: ServerControl,
     threads: Vec<Outlet<D>>,
 }
 
@@ -39,20 +40,23 @@ pub(super) struct Inlet<D: Device> {
 pub(super) fn acceptor<D: Device>(
     threads: usize,
     placement: ConnectionPlacement,
+    control: &ServerControl,
 ) -> (Acceptor<D>, Vec<Inlet<D>>) {
     let (threads, inlets) = (0..threads).map(|_| outlet()).unzip();
     let acceptor = Acceptor {
         placer: ConnectionPlacer::new(placement),
+        control: control.clone(),
         threads,
     };
     (acceptor, inlets)
 }
 
 /// Returns the acceptor of a server with one thread, and the thread's end.
-pub(super) fn acceptor_of_one<D: Device>() -> (Acceptor<D>, Inlet<D>) {
+pub(super) fn acceptor_of_one<D: Device>(control: &ServerControl) -> (Acceptor<D>, Inlet<D>) {
     let (thread, inlet) = outlet();
     let acceptor = Acceptor {
         placer: ConnectionPlacer::new(ConnectionPlacement::RoundRobin),
+        control: control.clone(),
         threads: vec![thread],
     };
     (acceptor, inlet)
@@ -60,7 +64,8 @@ pub(super) fn acceptor_of_one<D: Device>() -> (Acceptor<D>, Inlet<D>) {
 
 /// Returns both ends of the queue of requests to a thread.
 fn outlet<D: Device>() -> (Outlet<D>, Inlet<D>) {
-    let (sender, receiver) = channel(MAX_WAITING);
+    // The acceptor limits the length.
+    let (sender, receiver) = channel(Semaphore::MAX_PERMITS);
     let ended = Arc::new(AtomicU64::new(0));
     let outlet = Outlet {
         requests: sender,
@@ -82,34 +87,68 @@ impl<D: Device> Acceptor<D> {
         let mut count = 0;
         while let Some(request) = driver.next_request(listener) {
             count += 1;
-            if let Err(request) = self.place_one(request) {
-                driver.reject(request, "the server takes no more connections");
+            if let Err((request, reason)) = self.place_one(request) {
+                driver.reject(request, &reason);
             }
         }
         count
     }
 
-    fn place_one(&mut self, request: IncomingConnection<D>) -> Result<(), IncomingConnection<D>> {
+    /// Passes a request to a thread; or returns it, and why it is rejected.
+    fn place_one(
+        &mut self,
+        mut request: IncomingConnection<D>,
+    ) -> Result<(), (IncomingConnection<D>, String)> {
         let open = self.threads.iter().map(Outlet::connections);
         let first = self.placer.place(request.peer(), open);
-        let mut request = request;
-        let (before, from) = self.threads.split_at_mut(first);
-        for thread in from.iter_mut().chain(before) {
-            match thread.requests.try_send(request) {
-                Ok(()) => {
-                    thread.placed += 1;
-                    return Ok(());
-                }
-                Err(refused) => request = refused.into_inner(),
+        self.threads.rotate_left(first);
+        let placed = loop {
+            match self.select_thread(&request) {
+                Err(reason) => break Err((request, reason)),
+                Ok(thread) => match thread.requests.try_send(request) {
+                    Ok(()) => {
+                        thread.placed += 1;
+                        break Ok(());
+                    }
+                    // The thread has just ended.
+                    Err(refused) => request = refused.into_inner(),
+                },
             }
+        };
+        self.threads.rotate_right(first);
+        placed
+    }
+
+    /// Returns the first thread for which the request may wait, or why it is rejected.
+    fn select_thread(&mut self, request: &IncomingConnection<D>) -> Result<&mut Outlet<D>, String> {
+        let mut open: Vec<_> = self
+            .threads
+            .iter_mut()
+            .filter(|one| one.is_open())
+            .collect();
+        if open.is_empty() {
+            return Err(STOPPING.to_owned());
         }
-        Err(request)
+        let (peer, data) = (request.peer(), request.private_data());
+        let request = ConnectRequest::new(peer, "rdma", data);
+        let lengths = open.iter().map(|thread| thread.waiting());
+        let selected = self.control.select_queue(&request, lengths);
+        Ok(open.swap_remove(selected.map_err(|reason| reason.to_string())?))
     }
 }
 
 impl<D: Device> Outlet<D> {
     fn connections(&self) -> u64 {
         self.placed.saturating_sub(self.ended.load(Relaxed))
+    }
+
+    fn is_open(&self) -> bool {
+        !self.requests.is_closed()
+    }
+
+    /// Returns the number of requests that wait for the thread.
+    fn waiting(&self) -> usize {
+        self.requests.max_capacity() - self.requests.capacity()
     }
 }
 
@@ -155,7 +194,7 @@ impl<D: Device> Inlet<D> {
     pub(super) fn close(&mut self, driver: &mut Driver<D>) {
         self.requests.close();
         while let Ok(request) = self.requests.try_recv() {
-            driver.reject(request, super::connections::STOPPING);
+            driver.reject(request, STOPPING);
         }
     }
 }

@@ -28,6 +28,7 @@ pub struct RunningServer {
     /// Dropping them drains the threads.
     ends: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<Result<(), TransportError>>>,
+    budget: Budget,
 }
 
 impl RunningServer {
@@ -35,6 +36,13 @@ impl RunningServer {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the budget of the server's registered memory ([`ServerConfig::memory`]), which all
+    /// threads share. [`Budget::refused`] counts how often the limit was reached.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Drains the server, and waits until it has drained.
@@ -52,7 +60,6 @@ impl RunningServer {
     fn start_thread<D: Device, P: LocalPrograms>(
         &mut self,
         device: &D,
-        budget: &Budget,
         config: &ServerConfig,
         requests: (Option<Acceptor<D>>, Inlet<D>),
         router: RouterMaker<P>,
@@ -63,7 +70,7 @@ impl RunningServer {
         if let Some(name) = &mut config.metrics_name {
             *name = format!("{name}-{}", self.threads.len());
         }
-        let parts = (device.clone(), budget.clone(), config, self.address);
+        let parts = (device.clone(), self.budget.clone(), config, self.address);
         let thread = spawn_thread("rpcrdma-server", move || async move {
             let until = async {
                 // The thread ends when this is dropped.
@@ -128,17 +135,19 @@ pub(super) fn serve_on_threads<D: Device, P: LocalPrograms>(
     routers: Vec<RouterMaker<P>>,
     placement: ConnectionPlacement,
 ) -> Result<RunningServer, TransportError> {
-    let budget = Budget::new(config.memory);
-    let (acceptor, inlets) = acceptor(routers.len(), placement);
+    let mut config = config.clone();
+    let control = config.control.get_or_insert_default();
+    let (acceptor, inlets) = acceptor(routers.len(), placement, control);
     let mut acceptor = Some(acceptor);
     let mut server = RunningServer {
         address,
         ends: Vec::new(),
         threads: Vec::new(),
+        budget: Budget::new(config.memory),
     };
     for (router, inlet) in routers.into_iter().zip(inlets) {
         let requests = (acceptor.take(), inlet);
-        if let Err(error) = server.start_thread(device, &budget, config, requests, router) {
+        if let Err(error) = server.start_thread(device, &config, requests, router) {
             // The other threads end before this returns, so that the caller may try again.
             return server.drain().and(Err(error));
         }
@@ -155,13 +164,13 @@ pub(super) fn serve_on_threads<D: Device, P: LocalPrograms>(
 pub async fn run_server<D: Device, P: LocalPrograms>(
     device: &D,
     address: SocketAddr,
-    config: ServerConfig,
+    mut config: ServerConfig,
     router: Router<P>,
     bound: impl FnOnce(SocketAddr),
     until: impl Future<Output = ()>,
 ) -> Result<(), TransportError> {
     let budget = Budget::new(config.memory);
-    let (acceptor, inlet) = acceptor_of_one();
+    let (acceptor, inlet) = acceptor_of_one(config.control.get_or_insert_default());
     let requests = (Some(acceptor), inlet);
     let core = Core::new(device, &budget, config, address, requests, router)?;
     bound(core.server.local_addr());

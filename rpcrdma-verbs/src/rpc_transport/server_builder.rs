@@ -14,6 +14,7 @@ use oncrpc::{
 use super::config::ServerConfig;
 use super::server::{RouterMaker, RunningServer, serve_on_threads};
 use super::thread::TransportError;
+use crate::memory::Budget;
 use crate::provider::Device;
 
 /// A server that offers the same services at several addresses, over RDMA and over TCP.
@@ -224,6 +225,12 @@ impl RunningServers {
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Returns the budgets of the registered memory of the addresses over RDMA, in order; see
+    /// [`RunningServer::budget`].
+    pub fn budgets(&self) -> impl Iterator<Item = &Budget> {
+        self.rdma.iter().map(RunningServer::budget)
     }
 
     /// Drains the server at all addresses, and waits until it has drained.

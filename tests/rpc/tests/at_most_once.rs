@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use oncrpc::tcp::{ClientConfig, Server, channel};
 use oncrpc::{
-    CallErrorKind, CallOptions, ConnectionPlacement, Execution, ReplyCache, ReplyCacheConfig,
-    Resend, Router, ServerControl,
+    CallError, CallErrorKind, CallOptions, ConnectionPlacement, Execution, ReplyCache,
+    ReplyCacheConfig, Resend, Router, ServerControl,
 };
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client};
 use support::counting::Counting;
@@ -23,7 +23,7 @@ use support::tcp::{
     connect_from, cut, exchange, fail_call, get_call, put_call, read_record, send_record,
     serve_router,
 };
-use support::{Store, run, run_within, until};
+use support::{ALWAYS, Store, run, run_within, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -33,6 +33,11 @@ async fn serve(cache: &ReplyCache) -> (Arc<Store>, SocketAddr) {
     let router = Router::new().add_service(kv1::serve(store.clone()));
     let server = serve_router(router.reply_cache(cache.clone()), &ServerControl::default()).await;
     (store, server)
+}
+
+/// Returns the reply with these results to a call.
+fn reply_to(call: &[u8], results: &[u8]) -> Vec<u8> {
+    [&call[..4], &[0, 0, 0, 1], &[0; 16], results].concat()
 }
 
 fn any_port() -> SocketAddr {
@@ -171,7 +176,7 @@ fn another_port_is_another_client() {
         let (channel, runner) = channel(&server, ClientConfig::new());
         tokio::spawn(runner);
         let kv = Client::new(channel);
-        let always = kv.fail(&9).resend(Resend::Always).into_future();
+        let always = kv.fail(&9).resend(ALWAYS).into_future();
         let (mut first, local) = listener.accept().await.unwrap();
         read_record(&mut first).await;
         let idempotent = tokio::spawn({
@@ -198,10 +203,111 @@ fn another_port_is_another_client() {
         assert_eq!(error.execution(), Execution::Unknown);
         // NULL may be executed twice.
         let call = read_record(&mut second).await;
-        let reply = [&call[..4], &[0, 0, 0, 1], &[0; 16]].concat();
-        send_record(&mut second, &reply).await;
+        send_record(&mut second, &reply_to(&call, &[])).await;
         idempotent.await.unwrap().unwrap();
         drop(taken);
+    });
+}
+
+/// Returns the options of a server that keeps replies for this time.
+fn kept_for(cache_lifetime: Duration) -> CallOptions {
+    CallOptions::DEFAULT.resend(Resend::Always { cache_lifetime })
+}
+
+#[track_caller]
+fn assert_expired(error: &CallError) {
+    let text = "the connection was lost, and not restored within the lifetime of the reply cache: \
+        closed by the server";
+    support::assert_error(error, text, Execution::Unknown);
+}
+
+/// When the server may have forgotten the reply, a call is not sent again.
+#[test]
+fn a_call_is_not_retransmitted_after_the_lifetime_of_the_cache() {
+    const LIFETIME: Duration = Duration::from_millis(300);
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (channel, runner) = channel(
+            &listener.local_addr().unwrap().to_string(),
+            ClientConfig::new(),
+        );
+        tokio::spawn(runner);
+        let kv = Client::new(channel).with_options(kept_for(LIFETIME));
+        let (late, idempotent) = tokio::join!(kv.fail(&9).into_future(), async {
+            let (mut first, _) = listener.accept().await.unwrap();
+            let late = read_record(&mut first).await;
+            let idempotent = tokio::spawn({
+                let kv = kv.clone();
+                async move { kv.null().await }
+            });
+            let null = read_record(&mut first).await;
+            // It waits for its reply as long as its connection lives.
+            tokio::time::sleep(2 * LIFETIME).await;
+            drop(first);
+            let (mut second, _) = listener.accept().await.unwrap();
+            let again = read_record(&mut second).await;
+            assert_ne!(late, null);
+            assert_eq!(again, null, "NULL is idempotent");
+            send_record(&mut second, &reply_to(&again, &[])).await;
+            idempotent.await.unwrap()
+        });
+        assert_expired(&late.unwrap_err());
+        idempotent.unwrap();
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_a_connection_fails_at_the_end_of_the_lifetime() {
+    const LIFETIME: Duration = Duration::from_millis(300);
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let config = ClientConfig::new().connect_timeout(Duration::from_secs(3600));
+        let (channel, runner) = channel(&server.to_string(), config);
+        tokio::spawn(runner);
+        let kv = Client::new(channel).with_options(kept_for(LIFETIME));
+        let started = std::time::Instant::now();
+        let sent = kv.fail(&9).into_future();
+        let (mut first, _) = listener.accept().await.unwrap();
+        read_record(&mut first).await;
+        drop((listener, first));
+        assert_expired(&sent.await.unwrap_err());
+        let elapsed = started.elapsed();
+        assert!(
+            elapsed >= LIFETIME && elapsed < 20 * LIFETIME,
+            "{elapsed:?}"
+        );
+        // The next call is sent alone.
+        let next = kv.fail(&8).into_future();
+        let listener = TcpListener::bind(server).await.unwrap();
+        let (mut second, _) = listener.accept().await.unwrap();
+        let call = read_record(&mut second).await;
+        assert_eq!(call[43], 8);
+        send_record(&mut second, &reply_to(&call, &[0, 0, 0, 8])).await;
+        assert_eq!(next.await.unwrap(), 8);
+    });
+}
+
+/// Within the lifetime, calls are sent again any number of times.
+#[test]
+fn a_call_is_retransmitted_within_the_lifetime_of_the_cache() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let (channel, runner) = channel(&server, ClientConfig::new());
+        tokio::spawn(runner);
+        let kv = Client::new(channel).with_options(kept_for(Duration::from_secs(50)));
+        let call = kv.fail(&9).into_future();
+        let mut calls = Vec::new();
+        for _ in 0..3 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            calls.push(read_record(&mut stream).await);
+        }
+        assert!(calls.iter().all(|call| *call == calls[0]));
+        let (mut last, _) = listener.accept().await.unwrap();
+        let again = read_record(&mut last).await;
+        send_record(&mut last, &reply_to(&again, &[0, 0, 0, 9])).await;
+        assert_eq!(call.await.unwrap(), 9);
     });
 }
 

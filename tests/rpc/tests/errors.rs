@@ -386,6 +386,7 @@ fn each_documented_error_is_tested() {
     let (_, table) = tutorial.split_once("\n## Errors\n").unwrap();
     let tests = [
         include_str!("errors.rs"),
+        include_str!("at_most_once.rs"),
         include_str!("callback.rs"),
         include_str!("loopback.rs"),
         include_str!("rdma_control.rs"),

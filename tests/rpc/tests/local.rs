@@ -23,7 +23,7 @@ use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
 use rpcrdma_verbs::{
     CompletedCall, LocalChannel, LocalEvent, LocalServer, RunningServer, ServerConfig, serve,
 };
-use support::{Store, assert_error, key, put};
+use support::{ALWAYS, Store, assert_error, key, put};
 use tokio::sync::oneshot;
 
 type Device = SoftwareDevice;
@@ -195,7 +195,7 @@ fn only_repeatable_calls_are_retransmitted() {
         kv.fail(&how).begin(&mut world.driver).unwrap()
     };
     let once = begin(&mut world, 4, Resend::IfUnsent);
-    let again = begin(&mut world, 4, Resend::Always);
+    let again = begin(&mut world, 4, ALWAYS);
     while world.store.fails.load(Relaxed) < 2 {
         world.driver.wait(Duration::from_millis(1)).unwrap();
     }
@@ -203,7 +203,7 @@ fn only_repeatable_calls_are_retransmitted() {
         disconnect: u16::MAX,
         ..Faults::default()
     });
-    let cuts = begin(&mut world, 9, Resend::Always);
+    let cuts = begin(&mut world, 9, ALWAYS);
     let mut outcomes = Vec::new();
     while outcomes.len() < 3 {
         match world.event() {

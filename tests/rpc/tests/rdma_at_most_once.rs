@@ -9,14 +9,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kv1::Client;
-use oncrpc::{CallOptions, Channel, ReplyCache, Resend, Router, ServerControl, ServerLimits};
+use oncrpc::{
+    CallErrorKind, CallOptions, Channel, Execution, ReplyCache, Resend, Router, ServerControl,
+    ServerLimits,
+};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
 use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
 use support::counting::Counting;
 use support::random::Rng;
-use support::{Store, run, run_within, until};
+use support::{ALWAYS, Store, run, run_within, until};
 
 /// Serves a service with a reply cache on this number of threads.
 async fn start<S: kv1::Service + Clone>(
@@ -58,7 +61,7 @@ fn assert_retransmission_is_answered(threads: usize) {
         let (cache, control) = (ReplyCache::default(), ServerControl::default());
         let server = start(&fabric, threads, store.clone(), (&cache, &control)).await;
         let channel = connect(&fabric, &server, ClientConfig::new());
-        let options = CallOptions::DEFAULT.resend(Resend::Always);
+        let options = CallOptions::DEFAULT.resend(ALWAYS);
         let kv = Client::new(channel).with_options(options);
         let waits = tokio::spawn({
             let kv = kv.clone();
@@ -78,6 +81,51 @@ fn assert_retransmission_is_answered(threads: usize) {
         assert_eq!(waits.await.unwrap().unwrap(), 8);
         assert_eq!(store.fails.load(Relaxed), 2);
         assert!(control.stats().accepted >= 2);
+    });
+}
+
+/// When the server may have forgotten the reply, a call is not sent again. Idempotent calls are.
+#[test]
+fn a_call_is_not_retransmitted_after_the_lifetime_of_the_cache() {
+    const LIFETIME: Duration = Duration::from_millis(200);
+    run(async {
+        let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+        let (cache, control) = (ReplyCache::default(), ServerControl::default());
+        let server = start(&fabric, 1, store.clone(), (&cache, &control)).await;
+        let options = CallOptions::DEFAULT.resend(Resend::Always {
+            cache_lifetime: LIFETIME,
+        });
+        let kv = Client::new(connect(&fabric, &server, ClientConfig::new())).with_options(options);
+        let late = tokio::spawn({
+            let kv = kv.clone();
+            async move { kv.fail(&8).await }
+        });
+        until(|| store.waiting.load(Relaxed) == 1).await;
+        tokio::time::sleep(2 * LIFETIME).await;
+        assert!(!late.is_finished(), "it waits while its connection lives");
+        fabric.inject(Faults {
+            disconnect: u16::MAX,
+            ..Faults::default()
+        });
+        let null = tokio::spawn({
+            let kv = kv.clone();
+            async move { kv.null().await }
+        });
+        let error = late.await.unwrap().unwrap_err();
+        assert!(
+            matches!(error.kind(), CallErrorKind::ReplyCacheExpired(_)),
+            "{error}"
+        );
+        assert_eq!(error.execution(), Execution::Unknown);
+        tokio::time::sleep(2 * LIFETIME).await;
+        fabric.inject(Faults::default());
+        null.await.unwrap().unwrap();
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+        assert_eq!(
+            (store.fails.load(Relaxed), cache.stats().in_progress),
+            (2, 0)
+        );
+        store.go_on.notify_waiters();
     });
 }
 

@@ -16,7 +16,7 @@ use rpcrdma_rpc_tests::kv::kv::kv1;
 use support::tcp::{
     Running, connect_from, cut, exchange, get_call, put_call, read_record, serve, serve_with,
 };
-use support::{Store, assert_error, found, key, many_tasks_share, put, run};
+use support::{ALWAYS, Store, assert_error, found, key, many_tasks_share, put, run};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -115,9 +115,7 @@ fn a_reconnection_uses_the_same_port() {
 
         // A call that is not idempotent is interrupted: it is unknown whether it was executed.
         let put = kv.fail(&1).into_future();
-        let again = kv
-            .clone()
-            .with_options(CallOptions::DEFAULT.resend(Resend::Always));
+        let again = kv.clone().with_options(CallOptions::DEFAULT.resend(ALWAYS));
         let resent = again.fail(&2).into_future();
         let (one, two) = (read_record(&mut first).await, read_record(&mut first).await);
         drop(first);

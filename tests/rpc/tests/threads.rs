@@ -11,7 +11,7 @@ use std::time::Duration;
 use kv1::{Client, GetResults, Service};
 use oncrpc::xdr::Text;
 use oncrpc::{
-    CallErrorKind, Channel, ConnectionPlacement, Context, Router, RpcError, ServerControl,
+    CallErrorKind, Channel, ConnectionPlacement, Context, Limit, Router, RpcError, ServerControl,
     ServerLimits, tcp,
 };
 use rpcrdma_rpc_tests::kv::PutArgs;
@@ -257,6 +257,27 @@ fn limits_hold(over: Over) {
                 assert!(control.stats().rejected > 0);
             }
         }
+    });
+}
+
+/// Without room in the queue of any thread, a request to connect is rejected.
+#[test]
+fn requests_that_wait_for_a_thread_are_limited() {
+    run(async {
+        let control = ServerControl::new(ServerLimits::new().max_waiting_connections(0));
+        let (device, in_turn) = (Fabric::new().device(), ConnectionPlacement::RoundRobin);
+        let server = Threads::with(Over::Rdma, &device, 2, in_turn, &control).await;
+        let call = server.client().fail(&9).wait_for_connection(false).await;
+        let text = call.unwrap_err().to_string();
+        assert!(
+            text.contains("too many connections wait to be accepted"),
+            "{text}"
+        );
+        let stats = control.stats();
+        assert_eq!((stats.accepted, stats.rejected), (0, 1));
+        assert_eq!(stats.reached(Limit::WaitingConnections), 1);
+        control.set_limits(ServerLimits::new());
+        server.connect().await;
     });
 }
 

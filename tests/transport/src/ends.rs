@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oncrpc::xdr::{Item, SharedBytes};
-use oncrpc::{CallError, CallOptions, Method, PendingCall, ReplyLimits, Resend, Router};
+use oncrpc::{CallError, Method, PendingCall, ReplyLimits, Router};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
@@ -228,9 +228,10 @@ pub fn connect<D: Device>(
     client(channel)
 }
 
-/// Creates a client on a channel, whose calls are retransmitted until they are answered.
+/// Creates a client on a channel. Its calls are idempotent: they are retransmitted until they are
+/// answered.
 pub fn client<D: Device>(channel: LocalChannel<D>) -> Client<LocalChannel<D>> {
-    Client::new(channel).with_options(CallOptions::DEFAULT.resend(Resend::Always))
+    Client::new(channel)
 }
 
 /// Begins an echo. The reply may be of the same length.

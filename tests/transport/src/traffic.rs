@@ -181,7 +181,7 @@ impl<D: Device> Caller<D> {
         }
         let is_timed = self.random.one_in(6);
         let timeout = Duration::from_micros(self.random.below(5000));
-        let options = oncrpc::CallOptions::DEFAULT.resend(oncrpc::Resend::Always);
+        let options = oncrpc::CallOptions::DEFAULT;
         let client = Client::new(self.client.transport().clone()).with_options(if is_timed {
             options.timeout(timeout)
         } else {

@@ -54,9 +54,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let channel = connect(&options).await?;
     // The server keeps its replies for two minutes. Within this time a call whose connection is
     // lost may be retransmitted, and is executed only once.
+    let cache_lifetime = Duration::from_secs(100);
     let call = CallOptions::DEFAULT
-        .resend(Resend::Always)
-        .timeout(Duration::from_secs(options.timeout.min(100)));
+        .resend(Resend::Always { cache_lifetime })
+        .timeout(Duration::from_secs(options.timeout));
     let store = Client::new(channel).with_options(call);
     let status = match options.command {
         Command::Get { key } => match store.get(&key.as_str().try_into()?).await? {

@@ -23,10 +23,18 @@ impl Requester {
         open
     }
 
-    /// Ends the calls whose deadline has passed.
+    /// Ends the calls whose deadline has passed, and those that wait for a connection and may not
+    /// be transmitted again any more.
     pub(in crate::connection) fn expire(&mut self, now: u64, out: &mut OutputQueues) {
         while let Some(xid) = self.deadlines.pop_due(now) {
-            self.fail(xid, CallFailure::TimedOut, out);
+            let why = match self.calls.get(xid) {
+                Some(request) if request.deadline <= now => CallFailure::TimedOut,
+                Some(request) if request.is_too_late(now) && request.is_to_be_transmitted() => {
+                    self.resend_expired()
+                }
+                _ => continue,
+            };
+            self.fail(xid, why, out);
         }
         // The next time must not be that of a call that has ended.
         self.deadlines.skip_ended(outstanding(&self.calls));
@@ -35,7 +43,13 @@ impl Requester {
     /// Handles the loss of the connection: no reply will arrive. Unanswered calls wait for the next
     /// connection, the oldest first. Those that may not be transmitted again fail.
     // spec: bd-4.3.1-c, bd-4.3.2-d, bd-5.4-a
-    pub(in crate::connection) fn lost(&mut self, why: CloseReason, out: &mut OutputQueues) {
+    pub(in crate::connection) fn lost(
+        &mut self,
+        now: u64,
+        why: CloseReason,
+        out: &mut OutputQueues,
+    ) {
+        self.lost = why;
         let mut from = 0;
         while let Some((xid, next)) = self.calls.find_from(from, |_| true) {
             from = next;
@@ -55,12 +69,20 @@ impl Requester {
                     RequestState::Exposing | RequestState::Ready | RequestState::Sent,
                     RequestKind::Rpc,
                 ) => {
-                    let outcome = if request.on_lost() {
+                    let until = request.on_lost();
+                    let outcome = if !request.is_too_late(now) {
                         CallOutcome::Again
-                    } else {
+                    } else if request.resend_window == 0 {
                         CallOutcome::Failed(CallFailure::Disconnected(why))
+                    } else {
+                        CallOutcome::Failed(CallFailure::ResendExpired(why))
                     };
                     self.end(xid, outcome, out);
+                    if let Some(until) = until.filter(|until| *until > now) {
+                        let calls = &self.calls;
+                        self.deadlines
+                            .push(xid, until, calls.len(), outstanding(calls));
+                    }
                 }
                 (
                     RequestState::Waiting
@@ -75,6 +97,11 @@ impl Requester {
                 _ => {}
             }
         }
+    }
+
+    /// Returns the failure of a call that may not be transmitted again any more.
+    pub(super) fn resend_expired(&self) -> CallFailure {
+        CallFailure::ResendExpired(self.lost)
     }
 
     /// Ends all calls: no connection follows.

@@ -148,7 +148,7 @@ impl Requester {
     pub(super) fn transmit_group(
         &mut self,
         xid: u32,
-        buffer: &mut [u8],
+        (now, buffer): (u64, &mut [u8]),
         link: &PathLimits<'_>,
         place: Option<&mut Option<Box<GroupSender>>>,
     ) -> GroupOutcome {
@@ -164,7 +164,7 @@ impl Requester {
         }
         match place.zip(self.begin_group(xid, link, buffer)) {
             Some((place, sending)) => {
-                self.mark_begun(xid);
+                self.mark_begun(xid, now);
                 self.ready.pop(in_state(&self.calls, RequestState::Ready));
                 let transmit = sending.first(None);
                 sending.replace(place);
@@ -339,10 +339,10 @@ impl Requester {
     }
 
     /// Records that the first transmission of a call is sent.
-    pub(super) fn mark_begun(&mut self, xid: u32) {
+    pub(super) fn mark_begun(&mut self, xid: u32, now: u64) {
         if let Some(request) = self.calls.get_mut(xid) {
             self.unsent -= request.messages();
-            request.on_transmitted();
+            request.on_transmitted(now);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One outgoing call.
 
+use super::NO_DEADLINE;
 use super::call_chunks::CallChunks;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
 use crate::connection::output::{CallFailure, CallRegion, Exposure, ReplyLocation};
@@ -24,8 +25,10 @@ pub(super) struct Request {
     pub(super) length: u32,
     pub(super) max_reply: u32,
     pub(super) reducible: bool,
-    /// Whether it may be transmitted again when its connection was lost.
-    pub(super) resend: bool,
+    /// How long after its first transmission it may be transmitted over a further connection, and
+    /// the end of this time for a call that was transmitted.
+    pub(super) resend_window: u64,
+    resend_until: u64,
     pub(super) transmission: Transmission,
     pub(super) chunks: CallChunks,
     pub(super) plan: TransferPlan,
@@ -88,7 +91,8 @@ impl Reset for Request {
         length: 0,
         max_reply: 0,
         reducible: false,
-        resend: true,
+        resend_window: NO_DEADLINE,
+        resend_until: NO_DEADLINE,
         transmission: Transmission::None,
         chunks: CallChunks::EMPTY,
         plan: INLINE_PLAN,
@@ -119,7 +123,8 @@ impl Request {
             length,
             max_reply: its_max_reply,
             reducible,
-            resend,
+            resend_window,
+            resend_until,
             transmission,
             chunks: its_chunks,
             plan: its_plan,
@@ -130,7 +135,8 @@ impl Request {
         (*its_state, *its_kind, *its_age, *its_deadline) =
             (RequestState::Waiting, kind, age, deadline);
         (*length, *its_max_reply, *reducible) = (call.length, call.max_reply, call.reducible);
-        (*resend, *transmission) = (true, Transmission::None);
+        (*resend_window, *resend_until) = (NO_DEADLINE, NO_DEADLINE);
+        *transmission = Transmission::None;
         its_chunks.begin(call.items, call.results);
         (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
         (*sending, *its_exposed) = (false, false);
@@ -148,11 +154,16 @@ impl Request {
     }
 
     /// Records that all of it was transmitted.
-    pub(super) fn on_transmitted(&mut self) {
+    #[inline]
+    pub(super) fn on_transmitted(&mut self, now: u64) {
         self.advance(RequestEvent::Transmitted);
         self.sending = true;
         if self.transmission == Transmission::None {
             self.transmission = Transmission::Current;
+            self.resend_until = match self.resend_window {
+                0 => 0,
+                window => now.saturating_add(window),
+            };
         }
     }
 
@@ -163,12 +174,30 @@ impl Request {
         }
     }
 
-    /// Records the loss of the connection. Returns whether it may be transmitted again.
-    pub(super) fn on_lost(&mut self) -> bool {
-        if self.transmission == Transmission::Current {
-            self.transmission = Transmission::Earlier;
+    /// Records the loss of the connection. Returns the time at which it must fail unless it is
+    /// transmitted again, if that time is limited and begins now.
+    pub(super) fn on_lost(&mut self) -> Option<u64> {
+        if self.transmission != Transmission::Current {
+            return None;
         }
-        self.resend || self.transmission == Transmission::None
+        self.transmission = Transmission::Earlier;
+        Some(self.resend_until).filter(|until| *until != NO_DEADLINE)
+    }
+
+    /// Returns whether it was transmitted on an earlier connection, and it is too late to transmit
+    /// it again.
+    #[inline]
+    pub(super) fn is_too_late(&self, now: u64) -> bool {
+        self.resend_until <= now && self.transmission == Transmission::Earlier
+    }
+
+    /// Returns whether it waits to be transmitted.
+    pub(super) fn is_to_be_transmitted(&self) -> bool {
+        match self.state {
+            RequestState::Waiting | RequestState::Exposing | RequestState::Ready => true,
+            RequestState::Settling => matches!(self.outcome, CallOutcome::Again),
+            _ => false,
+        }
     }
 
     /// Applies an event to the state. An event that cannot happen in this state changes nothing.

@@ -106,7 +106,7 @@ fn header_contains_the_exposed_segments() {
             let counted = requests.calls.get(xid).unwrap().header_len(&link);
             let mut bytes = [0; 1024];
             let sent = requests
-                .transmit(&mut bytes, &link, None, &mut out)
+                .transmit((0, &mut bytes), &link, None, &mut out)
                 .unwrap();
             assert_eq!(sent.header, counted as usize);
             let inline: u32 = requests.parts(xid).map(|part| part.end - part.start).sum();
@@ -155,14 +155,14 @@ fn call_that_no_longer_fits_changes_its_transfer_method() {
     let mut bytes = [0; 1024];
     assert!(
         requests
-            .transmit(&mut bytes, &link(Version::Two), None, &mut out)
+            .transmit((0, &mut bytes), &link(Version::Two), None, &mut out)
             .is_none()
     );
     assert!(requests.has_waiting() && requests.credits.used() == 0);
     requests.admit(&link(Version::Two), None, &mut out);
     exposed(&mut requests, xid, &link(Version::Two), &mut out);
     let sent = requests
-        .transmit(&mut bytes, &link(Version::Two), None, &mut out)
+        .transmit((0, &mut bytes), &link(Version::Two), None, &mut out)
         .unwrap();
     assert_eq!(sent.header, 32 + 5 * 24, "a Position-Zero Read chunk");
 }
@@ -272,7 +272,7 @@ fn calls_are_sent_in_order() {
         .collect();
     requests.admit(&link(Version::Two), None, &mut out);
     assert!(requests.cancel(xids[1], &mut out) && requests.cancel(xids[5], &mut out));
-    requests.lost(CloseReason::Lost, &mut out);
+    requests.lost(0, CloseReason::Lost, &mut out);
     requests.connected();
     let question = begin(&mut requests, RequestKind::Properties);
     let order = core::iter::from_fn(|| {
@@ -456,7 +456,7 @@ fn a_fence_releases_no_memory_of_a_call_that_has_not_ended() {
     let link = link(Version::Two);
     let (mut requests, mut out, xid) = with_call(RequestKind::Rpc, &READ);
     exposed(&mut requests, xid, &link, &mut out);
-    let sent = requests.transmit(&mut [0; 1024], &link, None, &mut out);
+    let sent = requests.transmit((0, &mut [0; 1024]), &link, None, &mut out);
     assert!(sent.is_some());
     requests.released(xid, &mut out);
     requests.fenced(xid, &mut out);
@@ -484,7 +484,7 @@ fn a_call_without_all_its_regions_is_not_sent() {
         offset: 0,
     }];
     requests.exposed(xid, [&one[..]].into_iter(), &link, &mut out);
-    let sent = requests.transmit(&mut [0; 1024], &link, None, &mut out);
+    let sent = requests.transmit((0, &mut [0; 1024]), &link, None, &mut out);
     assert!(sent.is_none());
     requests.fenced(xid, &mut out);
     let failed = Event::CallFailed {
@@ -509,7 +509,7 @@ fn long_reply_needs_an_offered_reply_chunk() {
         if takes {
             exposed(&mut requests, xid, &link, &mut out);
         }
-        let sent = requests.transmit(&mut [0; 1024], &link, None, &mut out);
+        let sent = requests.transmit((0, &mut [0; 1024]), &link, None, &mut out);
         assert!(sent.is_some());
         assert_eq!(requests.takes_long_reply(xid), takes);
         assert!(!requests.takes_long_reply(xid + 1), "there is no such call");
@@ -548,7 +548,7 @@ fn receives_reserved_for_a_call_are_returned() {
         requests.admit(&link, None, &mut out);
         assert!(requests.unsent == 1 && reserved(&requests) > Some(1));
         if is_begun {
-            requests.mark_begun(xid);
+            requests.mark_begun(xid, 0);
             assert!(requests.unsent == 0 && reserved(&requests) > Some(1));
         } else {
             requests.cancel(xid, &mut out);

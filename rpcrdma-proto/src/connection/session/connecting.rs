@@ -85,7 +85,7 @@ impl Session {
             });
         }
         self.groups_lost();
-        self.requester.lost(why, &mut self.output);
+        self.requester.lost(now, why, &mut self.output);
         self.responder.lost(&mut self.output);
         if why.is_final() {
             return self.end_connection(why);

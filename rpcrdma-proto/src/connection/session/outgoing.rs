@@ -224,7 +224,7 @@ impl Session {
         }
         let ready = link.role == Role::Client || *peer_ready;
         match &link.call_limits(config, calls) {
-            Some(link) if ready => requests.transmit(buffer, link, sending, out),
+            Some(link) if ready => requests.transmit((now, buffer), link, sending, out),
             // The peer has changed its mind.
             _ => {
                 requests.withdraw(out);

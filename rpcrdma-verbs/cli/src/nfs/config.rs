@@ -57,6 +57,7 @@ struct File {
 struct LimitTable {
     max_connections: Option<NonZeroUsize>,
     max_connections_per_peer: Option<NonZeroUsize>,
+    max_waiting_connections: Option<NonZeroUsize>,
     max_calls: Option<NonZeroUsize>,
     max_calls_per_peer: Option<NonZeroUsize>,
     max_calls_per_connection: Option<NonZeroUsize>,
@@ -153,11 +154,15 @@ impl LimitTable {
         type Count = fn(ServerLimits, usize) -> ServerLimits;
         let count = |number: Option<NonZeroUsize>| number.map(NonZeroUsize::get);
         let bytes = |size: Option<Size>| size.map(|Size(bytes)| bytes);
-        let numbers: [(Option<usize>, Count); 8] = [
+        let numbers: [(Option<usize>, Count); 9] = [
             (count(self.max_connections), ServerLimits::max_connections),
             (
                 count(self.max_connections_per_peer),
                 ServerLimits::max_connections_per_peer,
+            ),
+            (
+                count(self.max_waiting_connections),
+                ServerLimits::max_waiting_connections,
             ),
             (count(self.max_calls), ServerLimits::max_calls),
             (
@@ -266,6 +271,7 @@ mod tests {
             [limits]
             max_connections = 100
             max_connections_per_peer = 10
+            max_waiting_connections = 30
             max_calls = 50
             max_calls_per_peer = 20
             max_calls_per_connection = 5
@@ -294,6 +300,7 @@ mod tests {
         let limits = ServerLimits::new()
             .max_connections(100)
             .max_connections_per_peer(10)
+            .max_waiting_connections(30)
             .max_calls(50)
             .max_calls_per_peer(20)
             .max_calls_per_connection(5)

@@ -1,6 +1,7 @@
 //! The calls of both directions, each in the slot that the engine has given it.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{CallRegion, ReplyError, SendOwner, ServedCallId, Session};
@@ -339,7 +340,7 @@ fn begin(
         results,
         max_reply: largest_reply,
         reducible,
-        resend,
+        resend_window,
         deadline,
         ..
     } = request;
@@ -355,10 +356,11 @@ fn begin(
         results: &wanted,
         reducible: *reducible,
     };
-    let begun = if *resend {
+    let begun = if *resend_window == Duration::MAX {
         session.call(&call, *deadline)
     } else {
-        session.call_once(&call, *deadline)
+        let micros = u64::try_from(resend_window.as_micros()).unwrap_or(u64::MAX);
+        session.call_resent_within(&call, *deadline, micros)
     };
     begun.map_err(OutgoingCallError::Call)
 }

@@ -13,7 +13,7 @@ use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1::{Client, GetResults, Service};
 
 use super::random::Rng;
-use super::until;
+use super::{ALWAYS, until};
 
 /// Counts how often each call is executed.
 #[derive(Debug)]
@@ -57,11 +57,7 @@ impl Counting {
         let mut channels = Vec::new();
         for number in 0..CHANNELS {
             let is_resent = number % 2 == 0;
-            let resend = if is_resent {
-                Resend::Always
-            } else {
-                Resend::IfUnsent
-            };
+            let resend = if is_resent { ALWAYS } else { Resend::IfUnsent };
             let kv = Client::new(channel()).with_options(CallOptions::DEFAULT.resend(resend));
             let numbers = CALLS / CHANNELS * number..CALLS / CHANNELS * (number + 1);
             let calls = tokio::spawn(make_calls(kv, numbers, self.clone()));

@@ -13,10 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use oncrpc::xdr::{Item, SharedBytes, Text};
-use oncrpc::{CallError, Channel, Context, Execution, RpcError};
+use oncrpc::{CallError, Channel, Context, Execution, Resend, RpcError};
 
 use rpcrdma_rpc_tests::kv::kv::kv1::{Client, GetResults, Service};
 use rpcrdma_rpc_tests::kv::{GetOk, GetRes, PutArgs, owned};
+
+/// Retransmits every call: no test lasts as long as a server keeps replies.
+pub const ALWAYS: Resend = Resend::Always {
+    cache_lifetime: Duration::from_secs(100),
+};
 
 /// A key-value store that counts the executions of its procedures.
 #[derive(Debug, Default)]
