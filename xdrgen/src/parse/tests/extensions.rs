@@ -120,29 +120,6 @@ fn namespaces() {
     lints(xdr, &at, meaning);
 }
 
-/// The `::` of a type is not the colon after the value of a `case`.
-#[test]
-fn a_qualified_type_without_case_is_reported_as_another_type() {
-    let items = |item: &str| format!("union u switch (int a) {{ {item} case 1: int c; }};");
-    let syntax_errors = |item: &str| {
-        let found = reported(&items(item));
-        let errors = found.lines().filter(|line| line.contains(" syntax"));
-        errors.map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        syntax_errors("ns::t b;"),
-        syntax_errors("ns__t b;")
-            .iter()
-            .map(|line| line.replace("ns__t", "ns"))
-            .collect::<Vec<_>>()
-    );
-    assert_eq!(read(&items("ns::t b;")), read(&items("ns__t b;")));
-    assert_eq!(
-        read(&items("A::B: int b;")),
-        "union u switch (int a) { case B: int b; case 1: int c; };"
-    );
-}
-
 #[test]
 fn pragmas() {
     lints(
