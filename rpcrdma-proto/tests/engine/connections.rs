@@ -129,6 +129,7 @@ fn call_is_not_resent_after_its_window() {
     reconnect(&mut client, &mut server);
     client.now += 1_000_000;
     exchange(&mut client, &mut server);
+    client.act();
     let error = CallFailure::ResendExpired(CloseReason::Lost);
     assert_eq!(client.failures(xid), [error]);
     assert!(server.arrived().is_empty());
