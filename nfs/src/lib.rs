@@ -10,6 +10,18 @@
 //! - An [`Export`] offers a file system to clients, and an [`ExportTable`] contains all exports of
 //!   a server. [`router`] creates their services, for `oncrpc::tcp::Server` and, with the feature
 //!   `rdma`, for `rpcrdma_verbs::serve`.
+//!
+//! ```no_run
+//! use rpcrdma_nfs::oncrpc::tcp::Server;
+//! use rpcrdma_nfs::{Export, MemoryFileSystem, router};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> std::io::Result<()> {
+//! let export = Export::new(MemoryFileSystem::new(1 << 30));
+//! Server::bind("127.0.0.1:2049", router(export)).await?.run().await;
+//! # Ok(())
+//! # }
+//! ```
 // Only `host::sys` allows it.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]

@@ -6,10 +6,27 @@
 //!
 //! - A client makes calls on a [`Channel`], from any thread. A runner drives the transport.
 //! - A server offers a [`Router`] of services at an address.
+//!
+//! ```
+//! use oncrpc::{Channel, Router, tcp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // With generated code: `Router::new().add_service(kv1::serve(store))`.
+//! let server = tcp::Server::bind("127.0.0.1:0", Router::new()).await?;
+//! let address = server.local_addr()?.to_string();
+//! tokio::spawn(server.run());
+//! let channel: Channel = tcp::connect(&address).await?;
+//! // With generated code: `kv1::Client::new(channel).get(&key).await?`.
+//! # drop(channel);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 mod auth;
+mod boxed;
 mod call;
 mod caller;
 #[cfg(feature = "tokio")]
@@ -48,6 +65,7 @@ pub mod tower;
 mod transport;
 
 pub use auth::{AuthSys, Credentials, OtherCredentials};
+pub use boxed::{BoxedCall, BoxedTransport};
 pub use call::{Call, CallOptions, ReplyFuture, ResultsFuture};
 pub use caller::CallerChannel;
 pub use channel::{CallId, Channel, ChannelCall, ChannelEvent, Submission, Submissions};

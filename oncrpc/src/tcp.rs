@@ -1,5 +1,28 @@
 //! ONC RPC over TCP (RFC 5531, section 11).
 //!
+//! ```
+//! use std::time::Duration;
+//! use oncrpc::{Router, tcp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = tcp::Server::bind("127.0.0.1:0", Router::new()).await?;
+//! let address = server.local_addr()?.to_string();
+//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+//! let running = tokio::spawn(server.run_until(async {
+//!     let _ = stopped.await;
+//! }));
+//!
+//! let config = tcp::ClientConfig::new().connect_timeout(Duration::from_secs(2));
+//! let channel = tcp::connect_with(&address, config).await?;
+//! // Calls are made here. Then both ends drain.
+//! channel.drain();
+//! drop(stop);
+//! running.await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! [`connect`] returns a [`Channel`](crate::Channel) to a server. [`Server`] offers a
 //! [`Router`](crate::Router).
 

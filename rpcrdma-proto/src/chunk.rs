@@ -4,6 +4,23 @@
 //! A peer sends lists of numbers. This module converts them to a [`ReadPlan`] or a [`WriteChunk`],
 //! whose arithmetic cannot overflow, or to a [`ChunkError`]. No other module reads the numbers
 //! themselves. No memory is accessed.
+//!
+//! ```
+//! use rpcrdma_proto::chunk::{ChunkError, ChunkLimits, WriteChunk};
+//! use rpcrdma_proto::v2::Segment;
+//!
+//! // A responder returns 5,000 bytes in the two segments that a call offers.
+//! let offered = [(1, 4096), (2, 4096)].map(|(handle, length)| Segment { handle, length, offset: 0 });
+//! let chunk = WriteChunk::v2((&offered).into(), &ChunkLimits::DEFAULT)?;
+//! let filled: Vec<u32> = chunk.fill(5000).map(|segment| segment.length).collect();
+//! assert_eq!((chunk.capacity(), filled), (8192, vec![4096, 904]));
+//!
+//! // A segment beyond the end of the address space is rejected.
+//! let beyond = [Segment { handle: 1, length: 2, offset: u64::MAX }];
+//! let rejected = WriteChunk::v2((&beyond).into(), &ChunkLimits::DEFAULT);
+//! assert_eq!(rejected.err(), Some(ChunkError::OffsetOverflow));
+//! # Ok::<(), ChunkError>(())
+//! ```
 
 mod read;
 mod write;

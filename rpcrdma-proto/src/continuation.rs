@@ -1,5 +1,15 @@
 //! Messages in several transmissions (rtrext-02, sections 4 and 9): the capabilities and settings
 //! of the two ends.
+//!
+//! ```
+//! use rpcrdma_proto::connection::Config;
+//! use rpcrdma_proto::continuation::{OperationSet, RtrExtConfig};
+//!
+//! // A client that accepts replies in several transmissions, and sends its calls in one.
+//! let operations = OperationSet::RESPONSES.union(OperationSet::CONTINUATIONS);
+//! let config = Config::client().with_rtr(RtrExtConfig { operations, ..RtrExtConfig::ALL });
+//! assert_eq!(config.check(), Ok(()));
+//! ```
 
 mod group_error;
 #[cfg(feature = "alloc")]

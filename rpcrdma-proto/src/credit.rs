@@ -4,6 +4,18 @@
 //! Each direction has its own credits, at both ends: [`RequesterCredits`] counts what a requester
 //! may still send, and [`ResponderCredits`] the receive buffers that a responder must have. Neither
 //! does any I/O.
+//!
+//! ```
+//! use rpcrdma_proto::credit::{RequesterCredits, ResponderCredits};
+//!
+//! // A requester wants 32 credits, and a responder grants at most 16.
+//! let (mut requester, mut responder) = (RequesterCredits::new(32), ResponderCredits::new(16, 2));
+//! let call = requester.take_call().expect("one call may always be in flight");
+//! responder.on_call().expect("the peer has kept to its grant");
+//! let grant = responder.grant_with_reply(requester.requested());
+//! requester.on_reply(call, Some(grant));
+//! assert_eq!(requester.available(), 16);
+//! ```
 
 /// The credit of one call. The reply returns it.
 ///

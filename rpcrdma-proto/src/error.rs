@@ -2,6 +2,19 @@
 //!
 //! The table is RFC 8166, sections 4.5 and 4.6, which Version Two takes over (version-two-01,
 //! section 4.2.3), with decisions D12 to D15 of `spec/README.md`.
+//!
+//! ```
+//! use rpcrdma_proto::error::{PeerError, RefusalAction, RefusalReason};
+//! use rpcrdma_proto::header::Header;
+//! use rpcrdma_proto::version::Version;
+//!
+//! // An end that supports only Version One receives a message of Version Two, and answers.
+//! let message = [0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0];
+//! let refusal = Header::parse(&message, Version::One).expect_err("another version");
+//! assert_eq!((refusal.xid, refusal.reason), (7, RefusalReason::Version));
+//! let action = refusal.action(false, Version::One, Version::One);
+//! assert_eq!(action, RefusalAction::Answer(PeerError::Versions { low: 1, high: 1 }));
+//! ```
 
 use core::fmt;
 

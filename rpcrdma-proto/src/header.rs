@@ -2,6 +2,23 @@
 //! depend on the connection.
 //!
 //! A [`Header`] obeys these rules. A message that breaks one becomes a [`Refusal`], and
+//!
+//! ```
+//! use rpcrdma_proto::header::{Header, HeaderBody};
+//! use rpcrdma_proto::version::Version;
+//!
+//! // A reply of Version One whose message is in the Reply chunk (RDMA_NOMSG).
+//! #[rustfmt::skip]
+//! let message = [
+//!     0, 0, 0, 7,  0, 0, 0, 1,  0, 0, 0, 32,  0, 0, 0, 1,        // the XID, the version, credits
+//!     0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 1,  0, 0, 0, 1,         // the Reply chunk has a segment
+//!     0, 0, 0, 9,  0, 0, 16, 0,  0, 0, 0, 0, 0, 0, 0, 0,         // handle 9, 4096 bytes, offset 0
+//! ];
+//! let header = Header::parse(&message, Version::Two)?;
+//! assert_eq!((header.xid, header.version), (7, Version::One));
+//! assert!(matches!(header.body, HeaderBody::Long { direction: None, .. }));
+//! # Ok::<(), rpcrdma_proto::error::Refusal>(())
+//! ```
 //! [`Refusal::action`] returns the consequence.
 
 mod write;

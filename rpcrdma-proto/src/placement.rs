@@ -1,5 +1,25 @@
 //! Send-based data placement (rtrext-02, sections 6.2 and 7): receive buffers that consist of
 //! segments, and the layout of a message in them that puts bulk data into target segments.
+//!
+//! ```
+//! use rpcrdma_proto::placement::{BufferSegment, BufferStructure, Layout};
+//!
+//! // Receive buffers of 4 KiB for messages, and 64 KiB for bulk data.
+//! let head = BufferSegment { length: 4096, align: 8, target: false };
+//! let bulk = BufferSegment { length: 65536, align: 4096, target: true };
+//! let structure = BufferStructure::new(&[head, bulk])?;
+//! // A WRITE of 100,000 bytes takes two Sends.
+//! let layout = Layout {
+//!     structure: &structure,
+//!     first_header: 100,
+//!     header: 40,
+//!     stream: 200,
+//!     items: &[100_000],
+//! };
+//! let placed: Vec<_> = layout.transmissions().map(|send| send.placed[0].range.clone()).collect();
+//! assert_eq!(placed, [0..65536, 65536..100_000]);
+//! # Ok::<(), rpcrdma_proto::placement::StructureError>(())
+//! ```
 
 mod layout;
 

@@ -1,5 +1,15 @@
 //! The settings for Version One that two ends exchange when they connect, in the private data of
 //! the connection manager (RFC 8797).
+//!
+//! ```
+//! use rpcrdma_proto::private_data::PrivateData;
+//!
+//! // A client that sends up to 4096 bytes and receives up to 8192, and a server with the defaults.
+//! let client = PrivateData::from_sizes(4096, 8192);
+//! let server = PrivateData::parse(b"not of RFC 8797");
+//! assert_eq!(server, PrivateData::DEFAULT);
+//! assert_eq!((client.threshold_to(&server), server.threshold_to(&client)), (1024, 1024));
+//! ```
 
 /// The settings of one end.
 ///

@@ -8,6 +8,20 @@
 //! It knows the three basic properties, and with rtrext-02 that extension's four. Properties of
 //! other extensions are ignored, as the draft requires of unknown ones; an extension can read them
 //! from the same sets.
+//!
+//! ```
+//! use rpcrdma_proto::property::{PeerProperties, PropertyValues};
+//! use rpcrdma_proto::v2::properties::{Connprop, PROP_RBSIZ, Propval};
+//!
+//! let mut peer = PeerProperties::new();
+//! assert_eq!(*peer.values(), PropertyValues::DEFAULT);
+//! // The peer announces receive buffers of 8 KiB, and a property that we do not know.
+//! let start = [(PROP_RBSIZ, &[0, 0, 32, 0][..]), (99, b"unknown")];
+//! let start = start.map(|(which, data)| Propval { which, data });
+//! peer.connected(&Connprop { start: (&start).into(), nochg: (&[]).into() })?;
+//! assert_eq!(peer.values().receive_buffer_size, 8192);
+//! # Ok::<(), rpcrdma_proto::xdr::Error>(())
+//! ```
 
 mod answer;
 mod capability;

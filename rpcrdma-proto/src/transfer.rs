@@ -14,6 +14,32 @@
 //!
 //! If the connection uses rtrext-02 ([`GroupLimits`]), the planner compares the cost ([`Cost`]) of
 //! a group: one or several transmissions whose Sends place items and results.
+//!
+//! ```
+//! use rpcrdma_proto::transfer::{CallSpec, DataItem, PathLimits, TransferMethod, plan_call};
+//! use rpcrdma_proto::version::Version;
+//!
+//! let link = PathLimits {
+//!     version: Version::Two,
+//!     call_threshold: 4096,
+//!     reply_threshold: 4096,
+//!     chunks: true,
+//!     max_read_chunks: u32::MAX,
+//!     max_segment_len: 1 << 20,
+//!     groups: None,
+//!     available_credits: 1,
+//! };
+//! // A WRITE whose data begin at byte 120 and are the last argument.
+//! let method = |length| {
+//!     let items = [DataItem { position: 120, length }];
+//!     let items = &items[..];
+//!     let length = 120 + length;
+//!     let write = CallSpec { length, items, max_reply: 200, results: &[], reducible: true };
+//!     plan_call(&write, &link).map(|plan| plan.method)
+//! };
+//! assert_eq!(method(1024), Ok(TransferMethod::Inline));
+//! assert_eq!(method(65536), Ok(TransferMethod::Reduced(1)));
+//! ```
 
 mod cost;
 mod group;

@@ -3,6 +3,16 @@
 //! A requester that supports Version Two sends its first message in it, and the answer decides. A
 //! responder answers in the version of the call, and initiates no message in Version Two before it
 //! has received one (decision D7).
+//!
+//! ```
+//! use rpcrdma_proto::version::{Negotiation, NegotiationAction, NegotiationEvent, Version};
+//!
+//! // A server knows only Version One: the first message is sent again.
+//! let (probing, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
+//! assert_eq!((probing.version(), probing.is_settled()), (Some(Version::Two), false));
+//! let (settled, action) = probing.next(NegotiationEvent::VersionOneOnly);
+//! assert_eq!((settled, action), (Negotiation::One, NegotiationAction::SendAgain));
+//! ```
 
 use crate::sizes;
 

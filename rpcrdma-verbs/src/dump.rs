@@ -2,6 +2,17 @@
 //!
 //! The wording is output of the command `rpcrdma`: lines of text, and the JSON field `malformed`
 //! for a message without a header. Its tests and its users depend on both.
+//!
+//! ```
+//! use rpcrdma_verbs::dump::Dump;
+//! use rpcrdma_proto::connection::Properties;
+//!
+//! // The header of a call whose message is in a chunk (RDMA2_NOMSG), cut after its chunk lists.
+//! let message = [0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 32, 0, 0, 0, 1];
+//! let dump = Dump::new(&message).with_properties(Properties::Characteristics);
+//! println!("{dump}");
+//! assert!(dump.to_string().contains("0x00000009"));
+//! ```
 
 mod groups;
 mod operations;

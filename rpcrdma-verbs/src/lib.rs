@@ -60,7 +60,7 @@ pub use driver::describe::describe_metrics;
 #[cfg(feature = "tokio")]
 pub use rpc_transport::{
     ChannelRunner, ClientConfig, RunningServer, RunningServers, ServerBuilder, ServerConfig,
-    ServerName, TransportError, channel, channel_with_services, connect, connect_with_services,
-    run_server, serve,
+    TransportError, channel, channel_with_services, connect, connect_with_services, run_server,
+    serve,
 };
-pub use rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
+pub use rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer, ServerName};

@@ -13,6 +13,21 @@
 //!
 //! Buffers come from a [`Pool`], which registers large blocks once, or from the caller's own memory
 //! ([`Buf::adopt`]).
+//!
+//! ```
+//! use rpcrdma_verbs::memory::{Budget, Frozen, Pool};
+//! use rpcrdma_verbs::provider::software::Fabric;
+//!
+//! // At most 1 MiB is registered.
+//! let pool = Pool::new(&Fabric::new().device(), &Budget::new(1 << 20));
+//! let mut buf = pool.take(4096)?;
+//! buf.extend_from_slice(b"a cached block");
+//! // From here on nothing writes it, and it may be sent any number of times.
+//! let block = Frozen::from(buf);
+//! let part = block.part(2, 6).expect("it has so many bytes");
+//! assert_eq!(&*part, b"cached");
+//! # Ok::<(), rpcrdma_verbs::memory::MemoryError>(())
+//! ```
 
 #![allow(
     unsafe_code,

@@ -11,8 +11,24 @@
 //! Memory is passed by address, as in verbs, so posting is `unsafe`: the caller promises that the
 //! memory stays valid and unused until the completion. The module `queue` keeps this promise with
 //! owned buffers. It is the only module that posts.
+//!
+//! ```
+//! use rpcrdma_verbs::provider::any::AnyDevice;
+//! use rpcrdma_verbs::provider::software::Fabric;
+//! use rpcrdma_verbs::provider::{Capabilities, Device};
+//!
+//! fn describe(device: &impl Device) -> String {
+//!     let Capabilities { name, windows, .. } = device.capabilities();
+//!     format!("{name}, memory windows: {windows}")
+//! }
+//!
+//! // A device of one provider, or of any.
+//! let software = Fabric::new().device();
+//! println!("{}", describe(&software));
+//! println!("{}", describe(&AnyDevice::from(software)));
+//! ```
 
-pub mod access;
+mod access;
 pub mod any;
 mod common;
 mod error;

@@ -9,6 +9,8 @@ mod client;
 mod config;
 mod connections;
 mod dispatcher;
+#[cfg(feature = "tokio")]
+mod ending;
 mod failure;
 mod local_channel;
 mod local_event;
@@ -20,7 +22,6 @@ mod outage;
 mod placement;
 #[cfg(feature = "tokio")]
 mod publisher;
-#[cfg(feature = "tokio")]
 mod resolver;
 #[cfg(feature = "tokio")]
 mod server;
@@ -39,8 +40,6 @@ pub use config::{ClientConfig, ServerConfig};
 pub use local_channel::LocalChannel;
 pub use local_event::{CompletedCall, LocalEvent};
 pub use local_server::LocalServer;
-#[cfg(feature = "tokio")]
-#[cfg(feature = "tokio")]
 pub use resolver::ServerName;
 #[cfg(feature = "tokio")]
 pub use server::{RunningServer, run_server, serve};

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 
 use super::backward::Backward;
-use super::connection::Connection;
+use super::connection::{Connection, Ends};
 use super::handlers::Handlers;
 use super::server_config::ServerConfig;
 use super::set_options;
@@ -25,8 +24,7 @@ pub(super) struct Accepted {
     pub(super) number: u64,
     pub(super) permit: ConnectionPermit,
     pub(super) config: ServerConfig,
-    /// Resolves when the server drains.
-    pub(super) drains: oneshot::Receiver<()>,
+    pub(super) ends: Ends,
 }
 
 impl Accepted {
@@ -56,7 +54,7 @@ impl Accepted {
             Ok(stream)
         });
         let ended = match prepared {
-            Ok(stream) => connection.run(stream, self.drains).await,
+            Ok(stream) => connection.run(stream, self.ends).await,
             Err(error) => Err(error),
         };
         match ended {

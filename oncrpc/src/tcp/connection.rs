@@ -117,6 +117,15 @@ impl Intake for LimitedIntake {
     }
 }
 
+/// The connection's end of the server's decision to end it.
+#[derive(Debug)]
+pub(super) struct Ends {
+    /// Resolves when the server drains.
+    pub(super) drains: oneshot::Receiver<()>,
+    /// Resolves to a message when the server shuts down.
+    pub(super) shuts_down: oneshot::Receiver<()>,
+}
+
 impl<P: Programs> Connection<P> {
     pub(crate) fn new(
         handlers: Handlers<P>,
@@ -136,13 +145,17 @@ impl<P: Programs> Connection<P> {
         }
     }
 
-    /// Serves until the peer ends the connection, or `drains` ends.
-    pub(crate) async fn run(
-        mut self,
-        stream: TcpStream,
-        drains: oneshot::Receiver<()>,
-    ) -> io::Result<()> {
-        let ended = self.serve(stream, drains).await;
+    /// Serves until the peer ends the connection, or the server drains or shuts down.
+    pub(super) async fn run(mut self, stream: TcpStream, ends: Ends) -> io::Result<()> {
+        let Ends { drains, shuts_down } = ends;
+        let ended = tokio::select! {
+            biased;
+            ended = self.serve(stream, drains) => ended,
+            Ok(()) = shuts_down => {
+                let kind = io::ErrorKind::ConnectionAborted;
+                Err(io::Error::new(kind, "the server shuts down"))
+            }
+        };
         self.backward.lose_connection(ended.as_ref().err());
         ended
     }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::accepted::Accepted;
+use super::connection::Ends;
 use super::handlers::handlers_end;
 use super::server_config::ServerConfig;
 use super::threads::Threads;
@@ -120,12 +122,50 @@ impl<P: Programs> Server<P> {
     /// Serves until a future ends, and then drains: it accepts no connection and no call, answers
     /// the accepted calls, and waits for handlers whose connections were lost, each at most for
     /// [`ServerLimits::handler_time`](crate::ServerLimits::handler_time).
-    pub async fn run_until(mut self, end: impl Future<Output = ()>) {
+    pub async fn run_until(self, end: impl Future<Output = ()>) {
+        self.run_until_shutdown(end, std::future::pending()).await;
+    }
+
+    /// Serves until `drain` ends, and then drains as [`run_until`](Self::run_until) does. When
+    /// `shutdown` ends, before or during the drain, the server shuts down: it closes all
+    /// connections at once, so that calls in flight fail at their clients.
+    ///
+    /// Handlers that have begun run to their end, as after any loss of a connection, so that none
+    /// stops half-way, and the [`ReplyCache`](crate::ReplyCache) has the reply to a call that was
+    /// executed. This waits for them, each at most for
+    /// [`ServerLimits::handler_time`](crate::ServerLimits::handler_time). Received calls whose
+    /// handlers have not begun are not executed.
+    ///
+    /// ```
+    /// use std::future::pending;
+    /// use std::time::Duration;
+    /// use oncrpc::{Router, tcp};
+    ///
+    /// # async fn example() -> std::io::Result<()> {
+    /// let server = tcp::Server::bind("127.0.0.1:0", Router::new()).await?;
+    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// let shutdown = async {
+    ///     let _ = stopped.await;
+    /// };
+    /// let running = tokio::spawn(server.run_until_shutdown(pending(), shutdown));
+    /// drop(stop);
+    /// running.await?;
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(example())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn run_until_shutdown(
+        mut self,
+        drain: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()>,
+    ) {
         let mut open = Open::default();
-        let mut end = std::pin::pin!(end);
-        loop {
+        let (mut drain, mut shutdown) = (pin!(drain), pin!(shutdown));
+        let is_shut_down = loop {
             tokio::select! {
-                () = &mut end => break,
+                () = &mut shutdown => break true,
+                () = &mut drain => break false,
                 accepted = self.listener.accept() => {
                     if let Err(error) = self.accept(accepted, &mut open) {
                         pause(error).await;
@@ -133,10 +173,18 @@ impl<P: Programs> Server<P> {
                 }
                 () = self.workers.task_ended() => {}
             }
-        }
+        };
         drop(self.listener);
-        drop(open);
-        self.workers.end().await;
+        let mut ended = pin!(self.workers.end());
+        let open = open.drain();
+        if !is_shut_down {
+            tokio::select! {
+                () = &mut ended => return,
+                () = &mut shutdown => {}
+            }
+        }
+        shut_down(open);
+        ended.await;
     }
 
     /// Begins to serve a connection, if its peer may connect.
@@ -163,7 +211,7 @@ impl<P: Programs> Server<P> {
             number,
             permit,
             config: self.config.clone(),
-            drains: open.add(),
+            ends: open.add(),
         })
     }
 }
@@ -202,24 +250,45 @@ impl<P: Programs> Workers<P> {
     }
 }
 
-/// Dropping this informs the connections that the server drains.
+/// The open connections. Dropping this informs them that the server drains.
 #[derive(Default)]
 struct Open {
-    connections: Vec<oneshot::Sender<()>>,
+    connections: Vec<OpenConnection>,
     /// The size at which ended tasks are removed.
     sweep_at: usize,
 }
 
+/// The server's end of a connection: dropping the first sender drains the connection, and a message
+/// of the second closes it.
+struct OpenConnection {
+    drain: oneshot::Sender<()>,
+    shutdown: oneshot::Sender<()>,
+}
+
 impl Open {
-    fn add(&mut self) -> oneshot::Receiver<()> {
+    fn add(&mut self) -> Ends {
         if self.connections.len() >= self.sweep_at {
             self.connections
-                .retain(|connection| !connection.is_closed());
+                .retain(|connection| !connection.drain.is_closed());
             self.sweep_at = 2 * self.connections.len() + 64;
         }
-        let (sender, receiver) = oneshot::channel();
-        self.connections.push(sender);
-        receiver
+        let (drain, drains) = oneshot::channel();
+        let (shutdown, shuts_down) = oneshot::channel();
+        self.connections.push(OpenConnection { drain, shutdown });
+        Ends { drains, shuts_down }
+    }
+
+    /// Drains the connections. Returns the senders that close them.
+    fn drain(self) -> Vec<oneshot::Sender<()>> {
+        let connections = self.connections.into_iter();
+        connections.map(|connection| connection.shutdown).collect()
+    }
+}
+
+/// Closes connections. Some may have ended.
+fn shut_down(connections: Vec<oneshot::Sender<()>>) {
+    for connection in connections {
+        let _ = connection.send(());
     }
 }
 

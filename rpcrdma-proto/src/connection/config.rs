@@ -56,7 +56,8 @@ pub struct Config {
     /// The highest version to negotiate. A client tries it first; a server accepts every version up
     /// to it.
     pub max_version: Version,
-    /// The maximum number of open outgoing calls, including those that wait for a credit.
+    /// The maximum number of open outgoing calls, including those that wait for a credit. A call
+    /// whose end was reported is not open, even if it has its credit until the peer answers it.
     pub max_calls: u16,
     /// The number of credits to request: the maximum number of outgoing calls in flight.
     pub credits: u32,

@@ -51,7 +51,7 @@ pub(super) struct Requester {
     unsent: u32,
     /// The state of rtrext-02, if it is enabled.
     groups: Option<Box<GroupCalls>>,
-    /// The maximum number of calls of the consumer, and their current number.
+    /// The maximum number of calls of the consumer, and their current number without orphans.
     max_calls: u16,
     open: u16,
     wanted: u32,
@@ -97,8 +97,8 @@ impl core::error::Error for SessionCallError {}
 
 impl Requester {
     pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
-        // One more than the consumer's calls, for a property request.
-        let places = u32::from(calls) + 1;
+        // An orphan holds a credit. One more is for a property request.
+        let places = u32::from(calls).saturating_add(credits).saturating_add(1);
         Self {
             calls: Calls::new(places, seed),
             max_segments: segments.into(),
@@ -137,7 +137,7 @@ impl Requester {
 
     /// Returns whether no call of the consumer is open. The reply to an orphan may never arrive.
     pub(super) fn is_done(&self) -> bool {
-        self.open == self.orphans
+        self.open == 0
     }
 
     #[inline]
@@ -163,7 +163,13 @@ impl Requester {
 
     /// Returns whether a property request is open.
     pub(super) fn has_property_request(&self) -> bool {
-        self.calls.len() > self.open.into()
+        self.property_requests() > 0
+    }
+
+    /// Returns the number of open property requests.
+    fn property_requests(&self) -> usize {
+        let rpcs = usize::from(self.open) + usize::from(self.orphans);
+        self.calls.len().saturating_sub(rpcs)
     }
 
     /// Returns the number of receives for replies: the maximum number of messages in flight on this

@@ -288,8 +288,8 @@ impl Session {
         (self.requester.len(), self.responder.len())
     }
 
-    /// Returns the slot of an outgoing call: a number up to `Config::max_calls` that no other open
-    /// call has. The transport can index its tables with it.
+    /// Returns the slot of an outgoing call: a number up to `Config::max_calls` plus
+    /// `Config::credits` that no other open call has. The transport can index its tables with it.
     #[must_use]
     pub fn call_slot(&self, xid: u32) -> usize {
         self.requester.slot(xid)

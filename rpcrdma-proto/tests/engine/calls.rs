@@ -619,3 +619,39 @@ fn no_more_calls_than_were_configured() {
     );
     exchange(&mut client, &mut server);
 }
+
+// A call that was cancelled after it was sent occupies its credit, but not a place of another call.
+#[test]
+fn cancelled_call_leaves_its_place() {
+    let config = Config {
+        max_calls: 2,
+        credits: 2,
+        ..Config::client()
+    };
+    let (mut client, mut server) = settled(config, Config::server());
+    works(&mut client, &mut server);
+    let mut begin = |client: &mut End| {
+        let calls = [(); 2].map(|()| client.session.call(&NULL, None).unwrap());
+        let full = client.session.call(&NULL, None);
+        assert_eq!(full, Err(SessionCallError::Full));
+        exchange(client, &mut server);
+        calls
+    };
+    for xid in begin(&mut client) {
+        assert!(client.session.cancel(xid));
+    }
+    // These wait for the credits of the cancelled calls.
+    let waiting = begin(&mut client);
+    let cancelled = [(); 2].map(|()| server.take_arrived().unwrap());
+    assert!(server.take_arrived().is_none());
+    for call in cancelled {
+        server.session.reply(call, REPLY, &[]).unwrap();
+        exchange(&mut client, &mut server);
+    }
+    for call in server.arrived() {
+        server.session.reply(call, REPLY, &[]).unwrap();
+    }
+    exchange(&mut client, &mut server);
+    assert!(waiting.iter().all(|xid| client.replies(*xid).len() == 1));
+    assert_eq!(client.session.outstanding(), (0, 0));
+}

@@ -18,6 +18,23 @@
 //! window then blocks the peer and everything else on this connection, for at most
 //! [`IwarpConfig::receive_timeout`].
 //!
+//! Two ends over the loopback interface:
+//!
+//! ```
+//! use oncrpc::Router;
+//! use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
+//! use rpcrdma_verbs::{ClientConfig, ServerConfig};
+//!
+//! let device = IwarpDevice::new(IwarpConfig { crc: false, ..IwarpConfig::default() });
+//! let any = "127.0.0.1:0".parse()?;
+//! let server = rpcrdma_verbs::serve(&device, any, ServerConfig::new(), || Router::new())?;
+//! let address = server.local_addr();
+//! let channel = rpcrdma_verbs::connect(&IwarpDevice::default(), address, ClientConfig::new())?;
+//! # drop(channel);
+//! server.drain()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`QueuePairConfig::rnr_retry`]: super::QueuePairConfig::rnr_retry
 
 mod completion;

@@ -6,6 +6,23 @@
 //! connection (`rnr_retry` 0). Requests are flushed in order after an error. Send queue entries
 //! become free when completions are polled. A completion queue that is too small overruns. The
 //! thread that posts a request executes it, unless [`Faults`] delay it, or the fabric has a
+//!
+//! ```
+//! use std::time::Duration;
+//! use oncrpc::Router;
+//! use rpcrdma_verbs::provider::software::Fabric;
+//! use rpcrdma_verbs::{ClientConfig, ServerConfig};
+//!
+//! // Two devices, with a latency of 20 microseconds between them.
+//! let fabric = Fabric::with_delay(Duration::from_micros(20));
+//! let any = "192.0.2.1:0".parse()?;
+//! let server = rpcrdma_verbs::serve(&fabric.device(), any, ServerConfig::new(), || Router::new())?;
+//! let address = server.local_addr();
+//! let channel = rpcrdma_verbs::connect(&fabric.device(), address, ClientConfig::new())?;
+//! # drop(channel);
+//! server.drain()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //! [delay](Fabric::with_delay).
 
 mod completion;

@@ -168,10 +168,7 @@ fn set_up<D: Device>(
     let mut driver = Driver::with_pool(pool, config.completions)?;
     driver.set_spin(config.spin);
     let protocol = config.protocol.clone();
-    let id = match server {
-        ServerName::Address(address) => driver.connect(*address, protocol)?,
-        ServerName::Name(_) => driver.connect_by_name(protocol)?,
-    };
+    let id = server.connect(&mut driver, protocol)?;
     let waiter = Waiter::new(&driver)?;
     Ok((driver, id, waiter))
 }
@@ -220,7 +217,11 @@ impl<D: Device, P: Programs> Runner<D, P> {
             self.begin_calls();
             let mut busy = self.driver.turn()?;
             busy += poll_fn(|cx| Poll::Ready(self.take_events(cx))).await;
-            self.look_up_server();
+            poll_fn(|cx| {
+                self.look_up_server(cx);
+                Poll::Ready(())
+            })
+            .await;
             if self.ended || self.drains && self.calls.is_empty() {
                 self.close();
                 return Ok(());
@@ -237,7 +238,9 @@ impl<D: Device, P: Programs> Runner<D, P> {
             let timeout = self.timeout();
             let (driver, services) = (&mut self.driver, &mut self.services);
             ::tokio::select! {
-                address = self.resolver.resolved() => driver.set_address(self.id, address),
+                address = poll_fn(|cx| self.resolver.poll_resolved(cx)) => {
+                    driver.set_address(self.id, address);
+                }
                 event = self.submissions.event(), if !self.drains => self.take(event),
                 () = served(driver, services) => {}
                 ready = waiter.wait(timeout) => ready?,
@@ -248,12 +251,9 @@ impl<D: Device, P: Programs> Runner<D, P> {
     }
 
     /// Finds an address for an attempt to connect that waits for one.
-    fn look_up_server(&mut self) {
-        if self.connected || !self.driver.wants_address(self.id) {
-            return;
-        }
-        if let Some(address) = self.resolver.next_address() {
-            self.driver.set_address(self.id, Ok(address));
+    fn look_up_server(&mut self, cx: &mut Context<'_>) {
+        if !self.connected {
+            self.resolver.poll_connect(&mut self.driver, self.id, cx);
         }
     }
 

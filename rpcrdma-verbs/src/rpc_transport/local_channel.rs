@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Context;
 
 use oncrpc::{
     Body, CallError, CallErrorKind, Execution, LocalPrograms, LocalTransport, Method, PendingCall,
@@ -18,6 +18,7 @@ use super::dispatcher::reject;
 use super::failure;
 use super::local_event::{CompletedCall, LocalEvent, Spans, completed};
 use super::message::{self, OutgoingItem};
+use super::resolver::{Resolver, ServerName};
 use super::services::{CarriedServices, LocalServices, without_services};
 use crate::driver::{BeginError, CallParams, ConnectionId, Driver, DriverError, DriverEvent};
 use crate::memory::MemoryError;
@@ -63,6 +64,8 @@ pub struct LocalChannel<D: Device> {
     spare: Rc<Cell<Spare>>,
     spans: Rc<Spans>,
     outage: Rc<RefCell<Outage>>,
+    /// `Some` if the server has a name.
+    resolver: Option<Rc<RefCell<Resolver>>>,
     way: Way<D>,
     driver: PhantomData<fn(&mut Driver<D>)>,
 }
@@ -95,17 +98,21 @@ struct Spare {
 }
 
 impl<D: Device> LocalChannel<D> {
-    /// Creates a channel to a server. Calls can begin at once. Deadlines of calls limit how long
-    /// attempts to connect may fail.
+    /// Creates a channel to a server, by its address or by its name and port (`"storage-1:20049"`).
+    /// Calls can begin at once. Deadlines of calls limit how long attempts to connect may fail.
+    ///
+    /// A name is looked up again for each connection, by a thread that ends with the lookup and
+    /// wakes the driver. Its addresses are tried in turn.
     ///
     /// # Errors
     /// Fails if the settings are invalid.
     pub fn connect(
         driver: &mut Driver<D>,
-        server: SocketAddr,
+        server: impl Into<ServerName>,
         config: Config,
     ) -> Result<Self, DriverError> {
-        let id = driver.connect(server, without_services(config))?;
+        let server = server.into();
+        let id = server.connect(driver, without_services(config))?;
         Ok(Self::forward(id, server, None))
     }
 
@@ -121,23 +128,27 @@ impl<D: Device> LocalChannel<D> {
     /// Fails if the settings are invalid.
     pub fn connect_with_services<P: LocalPrograms>(
         driver: &mut Driver<D>,
-        server: SocketAddr,
+        server: impl Into<ServerName>,
         config: Config,
         services: Router<P>,
     ) -> Result<Self, DriverError> {
         let services = Rc::new(RefCell::new(CarriedServices::new(driver, services)));
-        let id = driver.connect(server, config)?;
+        let server = server.into();
+        let id = server.connect(driver, config)?;
         Ok(Self::forward(id, server, Some(services)))
     }
 
     /// Creates a channel to a server that is not connected yet.
     fn forward(
         id: ConnectionId,
-        server: SocketAddr,
+        server: ServerName,
         services: Option<Rc<RefCell<dyn LocalServices<D>>>>,
     ) -> Self {
-        let channel = Self::new(id, server.to_string(), Way::Forward(services));
+        let mut channel = Self::new(id, server.to_string(), Way::Forward(services));
         channel.outage.replace(Some(None));
+        if let ServerName::Name(_) = server {
+            channel.resolver = Some(Rc::new(RefCell::new(Resolver::new(server))));
+        }
         channel
     }
 
@@ -154,6 +165,7 @@ impl<D: Device> LocalChannel<D> {
             spare: Rc::default(),
             spans: Rc::default(),
             outage: Rc::default(),
+            resolver: None,
             way,
             driver: PhantomData,
         }
@@ -185,10 +197,20 @@ impl<D: Device> LocalChannel<D> {
         if let Some(services) = services {
             services.borrow_mut().poll(driver);
         }
+        if let Some(resolver) = &self.resolver
+            && driver.wants_address(self.id)
+        {
+            let waker = driver.waker();
+            let mut resolver = resolver.borrow_mut();
+            resolver.poll_connect(driver, self.id, &mut Context::from_waker(&waker));
+        }
         loop {
             match driver.poll_event(self.id)? {
                 DriverEvent::Ready(version) => {
                     self.outage.replace(None);
+                    if let Some(resolver) = &self.resolver {
+                        resolver.borrow_mut().forget_addresses();
+                    }
                     return Some(LocalEvent::Connected(version));
                 }
                 DriverEvent::Closed { reason, is_final } => {
@@ -357,9 +379,10 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
 
     /// Begins a call. It fails if a backward channel has no connection, or if the maximum number of
     /// calls of the protocol's settings is open
-    /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)). A cancelled call that was sent
-    /// is open until it is answered. A call that does not wait for a connection fails if there is
-    /// none; one that has begun waits for the next connection, if it may be transmitted again.
+    /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)). A cancelled call is open until
+    /// [`poll_event`](LocalChannel::poll_event) reports its end. A call that does not wait for a
+    /// connection fails if there is none; one that has begun waits for the next connection, if it
+    /// may be transmitted again.
     fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
         if let Way::Backward(caller) = &self.way
             && let Err(kind) = caller.check(driver, self.id)
@@ -404,6 +427,7 @@ impl<D: Device> Clone for LocalChannel<D> {
             spare: self.spare.clone(),
             spans: self.spans.clone(),
             outage: self.outage.clone(),
+            resolver: self.resolver.clone(),
             way: self.way.clone(),
             ..*self
         }

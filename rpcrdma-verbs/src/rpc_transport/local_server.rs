@@ -175,6 +175,17 @@ impl<P: LocalPrograms> LocalServer<P> {
         self.connections.drain(driver);
     }
 
+    /// Shuts the server down: it accepts no more connections, and closes those that are open, as
+    /// [`disconnect`](Self::disconnect) does. Received calls whose handlers have not begun are not
+    /// executed. Handlers that wait run to their end: continue to serve until the server
+    /// [has drained](Self::is_drained).
+    pub fn shutdown<D: Device>(&mut self, driver: &mut Driver<D>) {
+        self.connections.drain(driver);
+        for connection in self.connections.ids().to_vec() {
+            self.disconnect(driver, connection);
+        }
+    }
+
     /// Returns true if the server has drained: no connection is left, and no handler waits.
     #[must_use]
     pub fn is_drained(&self) -> bool {

@@ -2,13 +2,20 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::task::{Context, Poll};
+use std::thread;
 
-use crate::driver::ConnectError;
+use futures_util::task::AtomicWaker;
+use rpcrdma_proto::connection::Config;
+
+use crate::driver::{ConnectError, ConnectionId, Driver, DriverError};
+use crate::provider::Device;
 
 /// A server that a channel connects to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +24,23 @@ pub enum ServerName {
     Address(SocketAddr),
     /// Its name and port, such as `storage-1:20049`. The name is looked up for each connection.
     Name(Arc<str>),
+}
+
+impl ServerName {
+    /// Starts a session with the server.
+    ///
+    /// # Errors
+    /// As for [`Driver::connect`].
+    pub(super) fn connect<D: Device>(
+        &self,
+        driver: &mut Driver<D>,
+        config: Config,
+    ) -> Result<ConnectionId, DriverError> {
+        match self {
+            Self::Address(address) => driver.connect(*address, config),
+            Self::Name(_) => driver.connect_by_name(config),
+        }
+    }
 }
 
 impl fmt::Display for ServerName {
@@ -49,7 +73,8 @@ impl From<String> for ServerName {
     }
 }
 
-type Lookup = Pin<Box<dyn Future<Output = io::Result<VecDeque<SocketAddr>>> + Send>>;
+type Addresses = io::Result<VecDeque<SocketAddr>>;
+type Lookup = Pin<Box<dyn Future<Output = Addresses> + Send>>;
 type LookUp = fn(Arc<str>) -> Lookup;
 
 /// Finds the address for each attempt to connect.
@@ -65,14 +90,14 @@ impl Resolver {
     pub(super) fn new(server: ServerName) -> Self {
         Self {
             server,
-            look_up: |name| Box::pin(look_up(name)),
+            look_up: |name| Box::pin(ThreadLookup::start(name)),
             untried: VecDeque::new(),
             lookup: None,
         }
     }
 
     /// Returns the address for an attempt; or begins a lookup, whose result
-    /// [`resolved`](Self::resolved) returns.
+    /// [`poll_resolved`](Self::poll_resolved) returns.
     pub(super) fn next_address(&mut self) -> Option<SocketAddr> {
         let name = match &self.server {
             ServerName::Address(address) => return Some(*address),
@@ -87,17 +112,42 @@ impl Resolver {
         None
     }
 
-    /// Waits for the address of the lookup; for ever without one.
-    pub(super) async fn resolved(&mut self) -> Result<SocketAddr, ConnectError> {
+    /// Returns the address of the lookup, once it has ended; never without one.
+    pub(super) fn poll_resolved(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SocketAddr, ConnectError>> {
         let Some(lookup) = &mut self.lookup else {
-            return pending().await;
+            return Poll::Pending;
         };
-        let found = lookup.await;
+        let Poll::Ready(found) = lookup.as_mut().poll(cx) else {
+            return Poll::Pending;
+        };
         self.lookup = None;
-        self.untried = found.map_err(ConnectError::Unresolved)?;
-        let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        let first = self.untried.pop_front();
-        first.ok_or_else(|| ConnectError::Unresolved(none()))
+        let first = found.and_then(|addresses| {
+            self.untried = addresses;
+            let first = self.untried.pop_front();
+            first.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+        });
+        Poll::Ready(first.map_err(ConnectError::Unresolved))
+    }
+
+    /// Passes an address to an attempt to connect that waits for one, at once or when the lookup
+    /// has ended, of which the context is woken.
+    pub(super) fn poll_connect<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        id: ConnectionId,
+        cx: &mut Context<'_>,
+    ) {
+        if !driver.wants_address(id) {
+            return;
+        }
+        if let Some(address) = self.next_address() {
+            driver.set_address(id, Ok(address));
+        } else if let Poll::Ready(address) = self.poll_resolved(cx) {
+            driver.set_address(id, address);
+        }
     }
 
     /// Drops the addresses, so that the next connection looks the name up again.
@@ -106,13 +156,47 @@ impl Resolver {
     }
 }
 
-async fn look_up(name: Arc<str>) -> io::Result<VecDeque<SocketAddr>> {
-    Ok(::tokio::net::lookup_host(&*name).await?.collect())
+/// A lookup by the system, which blocks a thread of its own: a driver may have no runtime.
+struct ThreadLookup {
+    found: Receiver<Addresses>,
+    waker: Arc<AtomicWaker>,
+}
+
+impl ThreadLookup {
+    fn start(name: Arc<str>) -> Self {
+        let ((sender, found), waker) = (channel(), Arc::new(AtomicWaker::new()));
+        let (failed, wakes) = (sender.clone(), waker.clone());
+        let thread = thread::Builder::new().name("rpcrdma-lookup".to_owned());
+        let started = thread.spawn(move || {
+            // Nobody may wait for it any more.
+            let _ = sender.send(name.to_socket_addrs().map(Iterator::collect));
+            wakes.wake();
+        });
+        if let Err(error) = started {
+            let _ = failed.send(Err(error));
+        }
+        Self { found, waker }
+    }
+}
+
+impl Future for ThreadLookup {
+    type Output = Addresses;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Addresses> {
+        self.waker.register(cx.waker());
+        match self.found.try_recv() {
+            Ok(found) => Poll::Ready(found),
+            Err(TryRecvError::Empty) => Poll::Pending,
+            Err(TryRecvError::Disconnected) => {
+                Poll::Ready(Err(io::Error::other("the lookup's thread ended")))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::ready;
+    use std::future::{poll_fn, ready};
     use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
     use super::*;
@@ -121,9 +205,10 @@ mod tests {
         ([192, 0, 2, 1], port).into()
     }
 
-    /// Runs a future that does not wait.
-    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
-        futures_util::FutureExt::now_or_never(future)
+    /// Returns the result of a lookup that does not wait.
+    fn resolved(resolver: &mut Resolver) -> Option<Result<SocketAddr, ConnectError>> {
+        let resolved = poll_fn(|cx| resolver.poll_resolved(cx));
+        futures_util::FutureExt::now_or_never(resolved)
     }
 
     #[test]
@@ -138,7 +223,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(resolver.next_address(), Some(at(7)));
         }
-        assert!(now(resolver.resolved()).is_none());
+        assert!(resolved(&mut resolver).is_none());
     }
 
     #[test]
@@ -155,15 +240,15 @@ mod tests {
             assert_eq!(resolver.next_address(), None);
             // A second attempt waits for the same lookup.
             assert_eq!(resolver.next_address(), None);
-            assert_eq!(now(resolver.resolved()).unwrap().unwrap(), at(first));
+            assert_eq!(resolved(&mut resolver).unwrap().unwrap(), at(first));
             assert_eq!(resolver.next_address(), Some(at(first + 1)));
         }
         assert_eq!(resolver.next_address(), None);
-        assert_eq!(now(resolver.resolved()).unwrap().unwrap(), at(20));
+        assert_eq!(resolved(&mut resolver).unwrap().unwrap(), at(20));
         // A connection is established. The next connection looks the name up again.
         resolver.forget_addresses();
         assert_eq!(resolver.next_address(), None);
-        assert_eq!(now(resolver.resolved()).unwrap().unwrap(), at(30));
+        assert_eq!(resolved(&mut resolver).unwrap().unwrap(), at(30));
         assert_eq!(LOOKUPS.load(Relaxed), 4);
     }
 
@@ -181,11 +266,29 @@ mod tests {
                 ..Resolver::new("storage-1:7".into())
             };
             assert_eq!(resolver.next_address(), None);
-            let error = now(resolver.resolved()).unwrap().unwrap_err();
+            let error = resolved(&mut resolver).unwrap().unwrap_err();
             assert_eq!(error.to_string(), text);
             // The next attempt looks the name up again.
             assert_eq!(resolver.next_address(), None);
-            assert!(now(resolver.resolved()).is_some());
+            assert!(resolved(&mut resolver).is_some());
         }
+    }
+
+    /// Waits for the lookup of the system.
+    fn looked_up(name: &str) -> Result<SocketAddr, ConnectError> {
+        let mut resolver = Resolver::new(name.into());
+        assert_eq!(resolver.next_address(), None);
+        let runtime = ::tokio::runtime::Builder::new_current_thread().build();
+        runtime
+            .unwrap()
+            .block_on(poll_fn(|cx| resolver.poll_resolved(cx)))
+    }
+
+    #[test]
+    fn a_lookup_wakes_who_waits_for_it() {
+        let found = looked_up("localhost:7").unwrap();
+        assert!(found.ip().is_loopback() && found.port() == 7, "{found}");
+        let error = looked_up("no port").unwrap_err();
+        assert!(matches!(error, ConnectError::Unresolved(_)), "{error}");
     }
 }

@@ -1,21 +1,21 @@
 //! A server: a router on one thread, or on several.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Poll;
 use std::thread::JoinHandle;
 
-use ::tokio::sync::oneshot;
 use oncrpc::{ConnectionPlacement, LocalPrograms, Router};
 
 use super::config::ServerConfig;
 use super::connections::STOPPING;
+use super::ending::{Ending, ServerState};
 use super::local_server::LocalServer;
 use super::placement::{Acceptor, Inlet, acceptor, acceptor_of_one};
 use super::publisher::Publisher;
 use super::thread::{TransportError, spawn_thread};
-use super::waiter::{Turns, Waiter, is_ready};
+use super::waiter::{Turns, Waiter, polled};
 use crate::driver::{Driver, ListenerHandle};
 use crate::memory::Budget;
 use crate::provider::Device;
@@ -25,8 +25,7 @@ use crate::provider::Device;
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
-    /// Dropping them drains the threads.
-    ends: Vec<oneshot::Sender<()>>,
+    ending: Ending,
     threads: Vec<JoinHandle<Result<(), TransportError>>>,
     budget: Budget,
 }
@@ -49,11 +48,35 @@ impl RunningServer {
     ///
     /// # Errors
     /// The server, or one of its threads, has failed.
-    pub fn drain(mut self) -> Result<(), TransportError> {
-        self.ends.clear();
-        // All threads drain at once. This waits for each, even if another has failed.
+    pub fn drain(self) -> Result<(), TransportError> {
+        self.end(ServerState::Draining)
+    }
+
+    /// Shuts the server down, and waits until it has ended: it closes all connections at once, so
+    /// that calls in flight fail at their clients.
+    ///
+    /// Handlers that have begun run to their end, as after any loss of a connection, so that none
+    /// stops half-way, and the [`ReplyCache`](oncrpc::ReplyCache) has the reply to a call that was
+    /// executed. This waits for them, each at most for
+    /// [`ServerLimits::handler_time`](oncrpc::ServerLimits::handler_time). Received calls whose
+    /// handlers have not begun are not executed.
+    ///
+    /// # Errors
+    /// The server, or one of its threads, has failed.
+    pub fn shutdown(self) -> Result<(), TransportError> {
+        self.end(ServerState::ShuttingDown)
+    }
+
+    fn end(self, state: ServerState) -> Result<(), TransportError> {
+        self.ending.set(state);
+        // All threads end at once. This waits for each, even if another has failed.
         let ended: Vec<_> = self.threads.into_iter().map(joined).collect();
         ended.into_iter().collect()
+    }
+
+    /// Returns a handle to the state of the threads.
+    pub(super) fn ending(&self) -> Ending {
+        self.ending.clone()
     }
 
     /// Starts one more thread, and waits until it serves. The first thread gets the acceptor.
@@ -64,7 +87,7 @@ impl RunningServer {
         requests: (Option<Acceptor<D>>, Inlet<D>),
         router: RouterMaker<P>,
     ) -> Result<(), TransportError> {
-        let (end, ended) = oneshot::channel::<()>();
+        let (drain, shutdown) = self.ending.futures();
         let (bound, binding) = std::sync::mpsc::channel();
         let mut config = config.clone();
         if let Some(name) = &mut config.metrics_name {
@@ -72,20 +95,15 @@ impl RunningServer {
         }
         let parts = (device.clone(), self.budget.clone(), config, self.address);
         let thread = spawn_thread("rpcrdma-server", move || async move {
-            let until = async {
-                // The thread ends when this is dropped.
-                let _ = ended.await;
-            };
             let (device, budget, config, address) = parts;
             let core = Core::new(&device, &budget, config, address, requests, router())?;
             // The caller waits for it.
             let _ = bound.send(core.server.local_addr());
-            core.run(until).await
+            core.run(drain, shutdown).await
         })?;
         match binding.recv() {
             Ok(address) => {
                 self.address = address;
-                self.ends.push(end);
                 self.threads.push(thread);
                 Ok(())
             }
@@ -141,7 +159,7 @@ pub(super) fn serve_on_threads<D: Device, P: LocalPrograms>(
     let mut acceptor = Some(acceptor);
     let mut server = RunningServer {
         address,
-        ends: Vec::new(),
+        ending: Ending::new(),
         threads: Vec::new(),
         budget: Budget::new(config.memory),
     };
@@ -174,7 +192,7 @@ pub async fn run_server<D: Device, P: LocalPrograms>(
     let requests = (Some(acceptor), inlet);
     let core = Core::new(device, &budget, config, address, requests, router)?;
     bound(core.server.local_addr());
-    core.run(until).await
+    core.run(until, pending()).await
 }
 
 /// One thread of a server: a driver, and the connections that are placed on it.
@@ -224,24 +242,31 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
         })
     }
 
-    /// Serves until a future ends, and then drains.
-    async fn run(mut self, until: impl Future<Output = ()>) -> Result<(), TransportError> {
-        let mut until = pin!(until);
-        let (mut drains, mut turns) = (false, Turns::default());
+    /// Serves until one of these futures ends, and then drains or shuts down.
+    async fn run(
+        mut self,
+        drain: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), TransportError> {
+        let (mut drain, mut shutdown) = (pin!(drain), pin!(shutdown));
+        let (mut state, mut turns) = (ServerState::Serving, Turns::default());
         loop {
             let mut busy = self.driver.turn()? + self.take_requests();
             busy += poll_fn(|cx| Poll::Ready(self.server.poll(&mut self.driver, cx))).await;
             let undecided = self.driver.waiting_requests(self.listener);
             self.inlet.tell(self.server.connections().len() + undecided);
-            if drains && self.server.is_drained() {
+            if state > ServerState::Serving && self.server.is_drained() {
                 return Ok(());
             }
             self.publisher.turn(&self.driver);
             if self.driver.looks_for_work(busy) {
-                // A server that never sleeps drains, too.
-                if turns.end().await && !drains && is_ready(until.as_mut()).await {
-                    drains = true;
-                    self.drain();
+                // A server that never sleeps ends, too.
+                if turns.end().await {
+                    let changed = pin!(state.changed(drain.as_mut(), shutdown.as_mut()));
+                    if let Poll::Ready(next) = polled(changed).await {
+                        state = next;
+                        self.enter(state);
+                    }
                 }
                 continue;
             }
@@ -257,12 +282,12 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
                     _ => Poll::Ready(()),
                 }) => {}
                 ready = self.waiter.wait(timeout) => ready?,
-                request = self.inlet.next(), if !drains => {
+                request = self.inlet.next(), if state == ServerState::Serving => {
                     self.inlet.hand_over(&mut self.driver, self.listener, request);
                 }
-                () = &mut until, if !drains => {
-                    drains = true;
-                    self.drain();
+                next = state.changed(drain.as_mut(), shutdown.as_mut()) => {
+                    state = next;
+                    self.enter(state);
                 }
             }
             self.driver.acknowledge()?;
@@ -279,7 +304,8 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
         count + self.inlet.take(&mut self.driver, self.listener)
     }
 
-    fn drain(&mut self) {
+    /// Accepts no more connections, and drains or closes those that are open.
+    fn enter(&mut self, state: ServerState) {
         if let Some((listener, _)) = self.acceptor.take() {
             while let Some(request) = self.driver.next_request(listener) {
                 self.driver.reject(request, STOPPING);
@@ -287,6 +313,9 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
             self.driver.unlisten(listener);
         }
         self.inlet.close(&mut self.driver);
-        self.server.drain(&mut self.driver);
+        match state {
+            ServerState::ShuttingDown => self.server.shutdown(&mut self.driver),
+            ServerState::Serving | ServerState::Draining => self.server.drain(&mut self.driver),
+        }
     }
 }

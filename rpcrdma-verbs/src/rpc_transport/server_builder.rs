@@ -3,15 +3,18 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ::tokio::sync::oneshot;
 use ::tokio::task::{JoinHandle, spawn_blocking};
+use ::tokio::time::timeout;
 use oncrpc::{
     ConnectionPlacement, LocalPrograms, Programs, ReplyCache, Router, ServerControl, tcp,
 };
 
 use super::config::ServerConfig;
+use super::ending::{Ending, ServerState};
 use super::server::{RouterMaker, RunningServer, serve_on_threads};
 use super::thread::TransportError;
 use crate::memory::Budget;
@@ -155,7 +158,12 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
     /// Fails if the settings are invalid, or an address is not available. Then no address is
     /// served.
     pub async fn start(mut self) -> Result<RunningServers, TransportError> {
-        let mut running = RunningServers::default();
+        let mut running = RunningServers {
+            addresses: Vec::new(),
+            rdma: Vec::new(),
+            ending: Ending::new(),
+            tcp: Vec::new(),
+        };
         for listener in std::mem::take(&mut self.listeners) {
             match listener {
                 Listener::Rdma(start) => {
@@ -187,15 +195,11 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         })?;
         let server = server.control(&self.control);
         let server = server.config(self.tcp_config.clone());
-        let (end, ended) = oneshot::channel::<()>();
+        let (drain, shutdown) = running.ending.futures();
         running.addresses.push(server.local_addr()?);
-        running.ends.push(end);
         running
             .tcp
-            .push(::tokio::spawn(server.run_until(async move {
-                // The server ends when this is dropped.
-                let _ = ended.await;
-            })));
+            .push(::tokio::spawn(server.run_until_shutdown(drain, shutdown)));
         Ok(())
     }
 }
@@ -211,12 +215,12 @@ impl<P> fmt::Debug for ServerBuilder<P> {
 
 /// A server at several addresses. Dropping it drains the server: it accepts no more connections,
 /// and answers its calls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RunningServers {
     addresses: Vec<SocketAddr>,
     rdma: Vec<RunningServer>,
-    /// Dropping them ends the servers over TCP.
-    ends: Vec<oneshot::Sender<()>>,
+    /// The state of the servers over TCP.
+    ending: Ending,
     tcp: Vec<JoinHandle<()>>,
 }
 
@@ -238,16 +242,51 @@ impl RunningServers {
     /// # Errors
     /// The server has failed at one of them.
     pub async fn drain(self) -> Result<(), TransportError> {
-        let Self {
-            rdma, ends, tcp, ..
-        } = self;
-        drop(ends);
-        // All addresses drain at once: each begins before the first wait.
-        let rdma: Vec<_> = rdma
+        self.end(RunningServer::drain, ServerState::Draining).await
+    }
+
+    /// Drains the server as [`drain`](Self::drain) does, and shuts it down if it has not drained
+    /// after this time.
+    ///
+    /// # Errors
+    /// The server has failed at one of its addresses.
+    pub async fn drain_within(self, time: Duration) -> Result<(), TransportError> {
+        let rdma = self.rdma.iter().map(RunningServer::ending);
+        let all: Vec<_> = rdma.chain([self.ending.clone()]).collect();
+        let mut drained = pin!(self.drain());
+        if let Ok(drained) = timeout(time, &mut drained).await {
+            return drained;
+        }
+        for server in all {
+            server.set(ServerState::ShuttingDown);
+        }
+        drained.await
+    }
+
+    /// Shuts the server down at all addresses, and waits until it has ended: it closes all
+    /// connections at once, so that calls in flight fail at their clients. Handlers that have begun
+    /// run to their end, as for [`RunningServer::shutdown`].
+    ///
+    /// # Errors
+    /// The server has failed at one of its addresses.
+    pub async fn shutdown(self) -> Result<(), TransportError> {
+        let state = ServerState::ShuttingDown;
+        self.end(RunningServer::shutdown, state).await
+    }
+
+    async fn end(
+        self,
+        end: fn(RunningServer) -> Result<(), TransportError>,
+        state: ServerState,
+    ) -> Result<(), TransportError> {
+        self.ending.set(state);
+        // All addresses end at once: each begins before the first wait.
+        let rdma: Vec<_> = self
+            .rdma
             .into_iter()
-            .map(|server| spawn_blocking(|| server.drain()))
+            .map(|server| spawn_blocking(move || end(server)))
             .collect();
-        for task in tcp {
+        for task in self.tcp {
             task.await.map_err(std::io::Error::other)?;
         }
         for server in rdma {

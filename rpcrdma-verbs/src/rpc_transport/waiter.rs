@@ -74,9 +74,9 @@ impl Turns {
     }
 }
 
-/// Polls a future once. Returns true if it is ready.
-pub(super) async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
-    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+/// Polls a future once.
+pub(super) async fn polled<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
 #[allow(unsafe_code, reason = "tokio requires a promise about the descriptor")]

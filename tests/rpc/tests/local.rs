@@ -185,6 +185,72 @@ fn a_call_without_a_connection_says_so() {
     assert_error(&impatient.unwrap_err(), text, Execution::NotExecuted);
 }
 
+/// The addresses of a name are looked up for each connection, without a runtime.
+#[test]
+fn a_server_is_found_by_its_name() {
+    let world = World::new();
+    let address = world.server.local_addr();
+    let mut driver = Driver::new(&world.fabric.device(), &Budget::new(64 << 20), 1024).unwrap();
+    let name = format!("localhost:{}", address.port());
+    let channel = LocalChannel::connect(&mut driver, name, Config::client()).unwrap();
+    let kv = Client::new(channel.clone());
+    let mut driven = |awaited: fn(&LocalEvent) -> bool| {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(10) {
+            match channel.poll_event(&mut driver) {
+                Some(event) if awaited(&event) => return,
+                Some(_) => {}
+                // The lookup wakes the driver.
+                None => _ = driver.wait(Duration::from_secs(10)).unwrap(),
+            }
+        }
+        panic!("an event is missing");
+    };
+    driven(|event| matches!(event, LocalEvent::Connected(_)));
+    world.server.drain().unwrap();
+    driven(|event| matches!(event, LocalEvent::Disconnected { error: None, .. }));
+    driven(|event| matches!(event, LocalEvent::Disconnected { error: Some(_), .. }));
+    let served = world.store.clone();
+    let server = serve(
+        &world.fabric.device(),
+        address,
+        ServerConfig::new(),
+        move || Router::new().add_service(kv1::serve(served)),
+    );
+    driven(|event| matches!(event, LocalEvent::Connected(_)));
+    let call = kv.fail(&9).begin(&mut driver).unwrap();
+    let completed = loop {
+        driver.turn().unwrap();
+        if let Some(LocalEvent::Completed(completed)) = kv.transport().poll_event(&mut driver) {
+            break completed;
+        }
+    };
+    let result = kv.transport().read(&call, &completed, |how| how).unwrap();
+    assert_eq!(result.unwrap(), 9);
+    server.unwrap().drain().unwrap();
+}
+
+/// The error says why the name has no address.
+#[test]
+fn an_unknown_name_is_reported() {
+    let mut driver = Driver::new(&Fabric::new().device(), &Budget::new(64 << 20), 1024).unwrap();
+    let channel = LocalChannel::connect(&mut driver, "no port", Config::client()).unwrap();
+    let kv = Client::new(channel.clone());
+    let error = loop {
+        match channel.poll_event(&mut driver) {
+            Some(LocalEvent::Disconnected { error, .. }) => break error,
+            Some(event) => panic!("{event:?}"),
+            None => _ = driver.wait(Duration::from_secs(10)).unwrap(),
+        }
+    };
+    let cause = error.unwrap().to_string();
+    let call = kv.fail(&9).wait_for_connection(false).begin(&mut driver);
+    let error = call.unwrap_err();
+    assert_eq!(error.peer(), "no port");
+    let text = format!("can't connect: {cause}");
+    assert_error(&error, &text, Execution::NotExecuted);
+}
+
 /// An idempotent call waits for the next connection; another one fails.
 #[test]
 fn only_repeatable_calls_are_retransmitted() {
@@ -307,6 +373,46 @@ fn both_ends_are_driven_by_one_thread() {
     }
 }
 
+/// A cancelled call keeps its credit until the server answers it, but its place is free as soon as
+/// its end is reported: callers who count their open calls never meet "full".
+#[test]
+fn cancelled_calls_free_their_places() {
+    let store = Arc::new(Store::default());
+    let mut ends = Ends::new(Router::new().add_service(kv1::serve(store.clone())));
+    assert_eq!(ends.fail(9), 9);
+    let max_calls = Config::client().max_calls;
+    for _ in 0..3 {
+        let (kv, near) = (&ends.kv, &mut ends.near);
+        let begin = |_| kv.fail(&8).begin(near).unwrap();
+        let calls: Vec<_> = (0..max_calls).map(begin).collect();
+        let error = ends.kv.fail(&8).begin(&mut ends.near).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("the maximum number of calls is open"),
+            "{text}"
+        );
+        for _ in 0..10 {
+            ends.near.turn().unwrap();
+            ends.far.turn().unwrap();
+            ends.server.serve(&mut ends.far);
+        }
+        for call in &calls {
+            assert!(ends.kv.transport().cancel(&mut ends.near, call));
+        }
+        for _ in &calls {
+            let completed = ends.completed();
+            let ours = |call: &&PendingCall<kv1::Fail>| call.xid() == completed.xid();
+            let call = calls.iter().find(ours).unwrap();
+            let result = ends.kv.transport().read(call, &completed, |how| how);
+            let text = result.unwrap().unwrap_err().to_string();
+            assert!(text.contains("cancelled"), "{text}");
+        }
+    }
+    assert!(store.waiting.load(Relaxed) > 0, "no call was sent");
+    store.go_on.notify_waiters();
+    assert_eq!(ends.fail(10), 10);
+}
+
 /// A store whose procedures wait for a message of another thread.
 struct WaitingService(Mutex<Option<oneshot::Receiver<u32>>>);
 
@@ -353,6 +459,33 @@ fn a_waiting_handler_wakes_the_driver() {
 }
 
 /// In the steady state, neither end allocates for a call whose reply is not kept.
+/// Its clients get an error at once, and its handlers run to their end.
+#[test]
+fn a_server_shuts_down_at_once() {
+    let store = Arc::new(Store::default());
+    let mut ends = Ends::new(Router::new().add_service(kv1::serve(store.clone())));
+    assert_eq!(ends.fail(9), 9);
+    let call = ends.kv.fail(&8).begin(&mut ends.near).unwrap();
+    while store.waiting.load(Relaxed) == 0 {
+        ends.near.turn().unwrap();
+        ends.far.turn().unwrap();
+        ends.server.serve(&mut ends.far);
+    }
+    ends.server.shutdown(&mut ends.far);
+    assert!(ends.server.connections().is_empty());
+    let completed = ends.completed();
+    let result = ends.kv.transport().read(&call, &completed, |how| how);
+    let error = result.unwrap().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("the connection was lost"), "{text}");
+    assert_eq!(error.execution(), Execution::Unknown);
+    assert!(!ends.server.is_drained(), "a handler waits");
+    store.go_on.notify_waiters();
+    ends.server.serve(&mut ends.far);
+    assert!(ends.server.is_drained());
+    assert_eq!(store.waiting.load(Relaxed), 0, "the handler was stopped");
+}
+
 #[test]
 fn a_call_does_not_allocate() {
     let none = ReplyCacheConfig::new().max_replies(0);

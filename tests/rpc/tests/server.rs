@@ -12,12 +12,15 @@ use std::time::Duration;
 
 use kv1::{Client, GetResults};
 use oncrpc::xdr::Text;
-use oncrpc::{Channel, Context, Execution, Router, RpcError, ServerControl, ServerLimits, tcp};
+use oncrpc::{
+    CallError, Channel, Context, Execution, Router, RpcError, ServerControl, ServerLimits, tcp,
+};
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
 use support::{Store, assert_error, run, until};
+use tokio::task::JoinHandle;
 
 /// A store over RDMA and over TCP.
 struct TestServer {
@@ -137,6 +140,65 @@ fn a_server_drains_at_all_addresses() {
             assert_eq!(call.await.unwrap().unwrap(), 8);
         }
         drained.await.unwrap().unwrap();
+    });
+}
+
+/// Begins a call over each transport whose handler waits.
+async fn waiting_calls(server: &TestServer) -> [JoinHandle<Result<u32, CallError>>; 2] {
+    let calls = [server.over_rdma(), server.over_tcp().await]
+        .map(|client| tokio::spawn(async move { client.fail(&8).await }));
+    let store = server.store.clone();
+    until(|| store.waiting.load(Relaxed) == 2).await;
+    calls
+}
+
+/// Checks that calls fail since their connections were closed while their handlers ran.
+async fn assert_closed(calls: [JoinHandle<Result<u32, CallError>>; 2]) {
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("the connection was lost"), "{text}");
+        assert_eq!(error.execution(), Execution::Unknown, "{text}");
+    }
+}
+
+/// Clients get an error at once. Handlers run to their end, for which the server waits.
+#[test]
+fn a_server_shuts_down_at_all_addresses() {
+    run(async {
+        let server = TestServer::start(&ServerControl::default()).await;
+        let calls = waiting_calls(&server).await;
+        let (clients, store) = ([server.over_rdma(), server.over_tcp().await], server.store);
+        let ended = tokio::spawn(server.server.shutdown());
+        assert_closed(calls).await;
+        for client in clients {
+            let refused = client.fail(&9).wait_for_connection(false).await;
+            assert_eq!(refused.unwrap_err().execution(), Execution::NotExecuted);
+        }
+        assert_eq!(store.waiting.load(Relaxed), 2, "a handler was stopped");
+        assert!(!ended.is_finished(), "handlers run");
+        store.go_on.notify_waiters();
+        ended.await.unwrap().unwrap();
+        assert_eq!(store.waiting.load(Relaxed), 0, "a handler was stopped");
+    });
+}
+
+#[test]
+fn a_drain_may_end_in_a_shutdown() {
+    run(async {
+        let server = TestServer::start(&ServerControl::default()).await;
+        let calls = waiting_calls(&server).await;
+        let store = server.store;
+        let ended = tokio::spawn(server.server.drain_within(Duration::from_millis(50)));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(calls.iter().all(|call| !call.is_finished()), "it drains");
+        assert_closed(calls).await;
+        store.go_on.notify_waiters();
+        ended.await.unwrap().unwrap();
+        // A server without calls drains before the time is over.
+        let idle = TestServer::start(&ServerControl::default()).await;
+        let drained = idle.server.drain_within(Duration::from_secs(3600));
+        drained.await.unwrap();
     });
 }
 

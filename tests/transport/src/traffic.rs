@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use oncrpc::{CallError, CallErrorKind, Method, PendingCall, ReplyLimits, Router};
-use rpcrdma_proto::connection::{CallFailure, Config, ConnState, SessionCallError};
+use rpcrdma_proto::connection::{CallFailure, Config, ConnState};
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
@@ -187,13 +187,11 @@ impl<D: Device> Caller<D> {
         } else {
             options
         });
-        let call = match self.begin_one(&client) {
-            Ok(call) => call,
-            // Cancelled calls keep their slots until they are answered.
-            Err(error) if is_full(&error) => return,
+        // A cancelled call that is not answered yet takes no place of another call.
+        match self.begin_one(&client) {
+            Ok(call) => self.add(call, is_timed),
             Err(error) => panic!("with {} open: {error}", self.open.len()),
-        };
-        self.add(call, is_timed);
+        }
     }
 
     fn begin_one(&mut self, client: &Client<LocalChannel<D>>) -> Result<Pending, CallError> {
@@ -335,13 +333,6 @@ pub fn failure(error: &CallError) -> Option<CallFailure> {
         CallErrorKind::DeadlineExceeded { .. } => Some(CallFailure::TimedOut),
         _ => None,
     }
-}
-
-fn is_full(error: &CallError) -> bool {
-    let CallErrorKind::Transport(cause) = error.kind() else {
-        return false;
-    };
-    matches!(cause.downcast_ref(), Some(SessionCallError::Full))
 }
 
 /// A server with its driver, which calls its clients back.

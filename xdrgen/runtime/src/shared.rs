@@ -67,8 +67,7 @@ impl<const MAX: usize> SharedBuffer for ShortBuffer<MAX> {
     }
 }
 
-/// A share in a range of a buffer. Clones share the bytes. It can be sent to other threads, and
-/// `bytes::Bytes::from_owner` accepts it.
+/// A share in a range of a buffer. Clones share the bytes. It can be sent to other threads.
 ///
 /// ```
 /// use xdrgen_runtime::SharedBytes;
@@ -80,6 +79,29 @@ impl<const MAX: usize> SharedBuffer for ShortBuffer<MAX> {
 /// let (buffer, from) = part.buffer_as::<Vec<u8>>().expect("a vector");
 /// assert_eq!((buffer.len(), from), (4, 1));
 /// assert!(part.slice(1..3).is_none());
+/// ```
+///
+/// A received item becomes a `bytes::Bytes` without a copy: the `Bytes` owns the share, and so the
+/// transport's memory until it is dropped. An item that is sent from a `Bytes` borrows it, and the
+/// transport copies it: over RDMA once, into registered memory.
+///
+/// ```
+/// use bytes::Bytes;
+/// use xdrgen_runtime::{Item, SharedBytes};
+///
+/// fn keep(received: Item<'_>) -> Bytes {
+///     Bytes::from_owner(received.into_shared())
+/// }
+///
+/// fn to_send(bytes: &Bytes) -> Item<'_> {
+///     Item::from(&bytes[..])
+/// }
+///
+/// let received = Item::from(SharedBytes::from(vec![7; 100_000]));
+/// let address = received.as_ptr();
+/// let kept = keep(received);
+/// assert_eq!((kept.as_ptr(), kept.len()), (address, 100_000));
+/// assert_eq!(to_send(&kept).as_ptr(), address);
 /// ```
 #[derive(Default)]
 pub struct SharedBytes {

@@ -226,18 +226,14 @@ impl Requester {
         };
         if request.credit.is_some() {
             request.advance(RequestEvent::Orphaned);
-            self.orphans += u16::from(request.kind == RequestKind::Rpc);
+            let is_rpc = u16::from(request.kind == RequestKind::Rpc);
+            self.open -= is_rpc;
+            self.orphans += is_rpc;
         } else {
             request.advance(RequestEvent::Settled);
-            let kind = request.kind;
-            self.remove(xid, kind);
+            self.open -= u16::from(request.kind == RequestKind::Rpc);
+            self.calls.remove(xid);
         }
-    }
-
-    #[inline]
-    fn remove(&mut self, xid: u32, kind: RequestKind) {
-        self.calls.remove(xid);
-        self.open -= u16::from(kind == RequestKind::Rpc);
     }
 
     /// Removes an orphan, whose reply has arrived or will never arrive.
@@ -246,9 +242,8 @@ impl Requester {
             return;
         };
         request.advance(RequestEvent::Answered);
-        let kind = request.kind;
-        self.orphans -= u16::from(kind == RequestKind::Rpc);
-        self.remove(xid, kind);
+        self.orphans -= u16::from(request.kind == RequestKind::Rpc);
+        self.calls.remove(xid);
     }
 
     /// Handles the end of the Send of a call.

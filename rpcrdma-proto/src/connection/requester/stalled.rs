@@ -29,8 +29,7 @@ impl Requester {
     /// Returns whether no reply that a consumer waits for can return a credit.
     #[cold]
     fn all_credits_orphaned(&self) -> bool {
-        let property_requests = self.calls.len().saturating_sub(self.open.into());
-        let holders = usize::from(self.orphans).saturating_add(property_requests);
+        let holders = usize::from(self.orphans).saturating_add(self.property_requests());
         let is_held_back = self.is_held_back();
         let is_awaited = |request: &Request| {
             request.credit.is_some()
