@@ -1,7 +1,7 @@
 //! Threads of channels and servers, and their errors.
 //!
 //! Each client channel and each server that has a thread runs its driver there. The thread ends
-//! with its future; an error is logged, and is the result of the thread, since nobody may join it.
+//! with its future. Clients do not join their threads, so that an error is logged, too.
 
 use std::error::Error;
 use std::fmt;
