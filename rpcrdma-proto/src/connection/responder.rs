@@ -346,7 +346,7 @@ impl Responder {
     }
 
     /// Ends a call whose reply is not transmitted. Returns its XID and version; `None` if there is
-    /// no such call. `answered` tells the consumer whether it has answered the call.
+    /// no such call. `answered` says whether the peer gets an error in place of the reply.
     ///
     /// A call with a queued reply must be the first in the queue.
     pub(super) fn end(
