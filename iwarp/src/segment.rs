@@ -1,4 +1,8 @@
-//! Headers of DDP and RDMAP.
+//! Headers of DDP and RDMAP (RFC 5040, section 4; RFC 5041, section 4).
+//!
+//! The framer writes them, and the receiver of FPDUs reads them. Reading verifies nothing: the
+//! receiver passes as many bytes as `header_len` says, and checks versions, opcode and queue, so
+//! that it can report each error in a Terminate.
 
 /// The length of a tagged DDP segment's header, with RDMAP's control byte.
 pub(crate) const TAGGED_LEN: usize = 14;

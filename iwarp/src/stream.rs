@@ -1,4 +1,8 @@
 //! Both directions of one stream, and the rules that concern both.
+//!
+//! Each queue pair of the iWARP provider of `rpcrdma-verbs` owns an [`IwarpStream`]. It does no
+//! I/O. Its owner must queue nothing once the stream has ended, and must call `answered` exactly
+//! once for each RDMA Read of the peer, in order: it frees one of the IRD places.
 
 use std::collections::VecDeque;
 

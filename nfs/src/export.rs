@@ -1,4 +1,9 @@
 //! Exports: how a file system is offered to clients.
+//!
+//! An [`Export`] has a file system and the rules for its clients. It only answers: MOUNT and NFS
+//! (through `ExportTable`) must ask `admits` before they serve a client, and the service must ask
+//! `check_writable` in each procedure that changes something. Paths are not checked here, and
+//! `ExportTable` compares them by components: `pub` and `/pub/` are the same as `/pub`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +18,8 @@ use oncrpc::{Context, RpcError};
 /// The user and group "nobody".
 const NOBODY: u32 = 65534;
 
-/// How a file system is offered: its path, the clients that may use it, and their users.
+/// How a file system is offered: its path, the clients that may use it, and the users as whom the
+/// server executes their calls.
 ///
 /// ```
 /// use rpcrdma_nfs::{Export, ExportSettings, MemoryFileSystem, Squash};
@@ -30,7 +36,7 @@ const NOBODY: u32 = 65534;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportSettings {
-    /// The path that clients mount. It begins with `/`.
+    /// The path that clients mount. It should begin with `/`, which is not checked.
     pub path: String,
     /// Whether the server rejects changes with NFS3ERR_ROFS.
     pub read_only: bool,
@@ -41,8 +47,8 @@ pub struct ExportSettings {
     /// The group of the anonymous user.
     pub anonymous_gid: u32,
     /// The networks whose clients may use the export; if empty, every client may use it. A client
-    /// of another network gets MNT3ERR_ACCES from MNT and NFS3ERR_STALE from NFS. Clients of a
-    /// transport without addresses belong to no network.
+    /// of another network gets MNT3ERR_ACCES from MNT and NFS3ERR_STALE from NFS, as if its file
+    /// handles belonged to no export. So do clients of a transport without addresses.
     pub networks: Vec<Network>,
 }
 
@@ -109,7 +115,7 @@ impl<F: FileSystem> Export<F> {
         &self.settings
     }
 
-    /// Sets the path that clients mount (default `/`). It begins with `/`.
+    /// Sets the path that clients mount (default `/`). It should begin with `/`.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.settings.path = path.into();
@@ -145,7 +151,8 @@ impl<F: FileSystem> Export<F> {
         self
     }
 
-    /// Returns the user as whom the server executes a call.
+    /// Returns the user as whom the server executes a call. Fails with AUTH_TOOWEAK if the call has
+    /// no AUTH_SYS credentials.
     pub(crate) fn caller(&self, cx: &Context) -> Result<Caller, RpcError> {
         let anonymous = Anonymous {
             uid: self.settings.anonymous_uid,
@@ -154,14 +161,15 @@ impl<F: FileSystem> Export<F> {
         Caller::new(cx.credentials(), self.settings.squash, anonymous)
     }
 
-    /// Returns true if a client at an address may use the export.
+    /// Returns true if a client may use the export. `client` is its address, or `None` if the
+    /// transport has no addresses.
     pub(crate) fn admits(&self, client: Option<IpAddr>) -> bool {
         let networks = &self.settings.networks;
         let is_in = |client| networks.iter().any(|network| network.contains(client));
         networks.is_empty() || client.is_some_and(is_in)
     }
 
-    /// Checks that changes are allowed.
+    /// Checks that changes are allowed: fails with NFS3ERR_ROFS if the export is read-only.
     pub(crate) fn check_writable(&self) -> Result<(), Nfsstat3> {
         if self.settings.read_only {
             return Err(Nfsstat3::Rofs);

@@ -1,4 +1,10 @@
 //! A file system in memory.
+//!
+//! [`MemoryFileSystem`] owns the lock of the tree, and implements [`FileSystem`] for the server: it
+//! resolves handles, and records attributes before and after a change under one lock. The objects,
+//! their names, permissions and the budget are in the child modules. An operation of the tree must
+//! check everything before it changes anything, and must not panic in between. No lock is held
+//! across an `await`.
 
 mod budget;
 mod data;
@@ -33,18 +39,21 @@ use node::{Content, EXECUTE, Node, READ, SET_GID, SET_UID, WRITE};
 use setting::MAX_SIZE;
 use tree::{ROOT, Tree};
 
-/// The maximum bytes of a READ and of a WRITE.
+/// The maximum bytes of a READ, and of a WRITE, which the server cuts to `wtmax`.
 const TRANSFER: u32 = 1 << 20;
-/// The bytes for each object that FSSTAT reports as possible.
+/// The free bytes for which FSSTAT reports one free file.
 const BYTES_PER_FILE: u64 = 1024;
 
 /// A file system in memory, of files of up to 2^40 bytes, directories, symbolic links and special
 /// files.
 ///
-/// Its memory is bounded: beyond the limit, operations fail with NFS3ERR_NOSPC. Bytes that were
-/// never written take no memory. All content is lost when the file system is dropped, and handles
-/// of an earlier one are stale. Only SETATTR changes access times. Removing the last name of an
-/// object destroys it, even if a client has it open: clients rename such a file instead.
+/// Its memory is bounded: beyond the limit, operations fail with NFS3ERR_NOSPC, and a WRITE may be
+/// short. Each object counts 512 bytes beyond its content, each name 192 and twice its length, each
+/// page of a file 64. Pages that were never written take no memory.
+///
+/// All content is lost when the file system is dropped, and a new one rejects its handles as stale.
+/// Only SETATTR changes access times. Removing the last name of an object destroys it, even if a
+/// client has it open: a client must rename a file that it has open instead, as Linux does.
 #[derive(Debug)]
 pub struct MemoryFileSystem {
     tree: RwLock<Tree>,
@@ -53,8 +62,8 @@ pub struct MemoryFileSystem {
 }
 
 impl MemoryFileSystem {
-    /// Creates a file system with at most this many bytes. Its root belongs to user 0, with mode
-    /// 0755.
+    /// Creates a file system that takes at most this many bytes of memory, as counted above. Its
+    /// root belongs to user 0, with mode 0755.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let random = || RandomState::new().hash_one(0);
@@ -75,8 +84,8 @@ impl MemoryFileSystem {
         self
     }
 
-    /// Locks the tree. A poisoned lock is consistent: an operation checks before it changes
-    /// anything, and does not panic in between.
+    /// Locks the tree, even if the lock is poisoned: the tree is consistent, since an operation
+    /// checks before it changes anything, and does not panic in between.
     fn read_lock(&self) -> RwLockReadGuard<'_, Tree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,7 +94,8 @@ impl MemoryFileSystem {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes an object, and records its attributes before and after.
+    /// Changes an object, and records its attributes before and after. `change` must not destroy
+    /// the object itself, or its success would become an error.
     fn change<T>(
         &self,
         object: &FileHandle,
@@ -114,7 +124,9 @@ impl MemoryFileSystem {
     }
 }
 
-/// Returns the ACCESS bits of a caller (RFC 1813, section 3.3.4).
+/// Returns the ACCESS bits of a caller (RFC 1813, section 3.3.4). They follow the mode alone, as a
+/// client's check at open does. READ and WRITE also admit the owner, who may have opened the file
+/// before.
 fn access_bits(node: &Node, caller: &Caller) -> u32 {
     let permissions = node.permissions(caller);
     let (on_execute, on_write) = if node.is_directory() {
@@ -421,6 +433,7 @@ impl FileSystem for MemoryFileSystem {
         tree.resolve(object)?;
         Ok(PathConf {
             linkmax: LINK_MAX,
+            // As `Name::MAX`.
             name_max: 255,
             chown_restricted: true,
             case_insensitive: false,

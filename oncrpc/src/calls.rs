@@ -1,4 +1,11 @@
 //! The calls of a runner: queued and in flight.
+//!
+//! Each TCP client, each TCP connection of a server for its calls to the client, and each loopback
+//! own one table. The owner must call `set_sent` as soon as the other end may have a byte of a
+//! call: a call that is not marked is sent again after a lost connection, whatever its request
+//! permits. A retransmitted call keeps its XID, by which a reply cache identifies it.
+//! `deadlines`, `resend_deadlines` and `in_flight` refer to open calls only; `waiting` may refer to
+//! ended ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::error::Error as StdError;

@@ -1,18 +1,21 @@
 //! Owned registered memory: code cannot access a buffer while it is posted or exposed.
 //!
 //! A [`Buf`] is a registered buffer with one owner. To be sent, exposed, or used as a sink, it is
-//! converted to a [`PostedBuf`], which gives no access to its bytes. [`PostedBuf::into_buf`]
-//! converts it back when nothing else uses it. So there is never a slice of memory that a peer may
-//! write.
+//! converted to a [`PostedBuf`], which gives no access to its bytes while it is shared.
+//! [`PostedBuf::into_buf`] converts it back when nothing else uses it. So there is never a slice of
+//! memory that a peer may write.
 //!
-//! The key of a buffer's block gives a peer no right, on any device. Memory that a peer may access
-//! has a key of its own, of a window or of a registration, which keeps a reference to the buffer.
-//! So no peer can access memory that safe code uses, whatever keys it knows or guesses. The
-//! exception are windows that do not confine a peer that is
-//! [trusted](crate::driver::Driver::trust_peers_with_windows).
+//! Buffers come from a [`Pool`], which registers large blocks once and divides them into slots, or
+//! from the caller's own memory ([`Buf::adopt`]), which is a block with one slot. A buffer is a
+//! counted reference to its slot. All bytes up to its capacity are initialised: pages are zeroed,
+//! and so is the spare capacity of a vector. Whatever a device or a peer may still access must hold
+//! a reference to the slot, or leak it if the end of the access cannot be known.
 //!
-//! Buffers come from a [`Pool`], which registers large blocks once, or from the caller's own memory
-//! ([`Buf::adopt`]).
+//! The key of a block gives a peer no right, on any device. Memory that a peer may access has a key
+//! of its own, of a window or of a registration; the window or registration holds a reference to
+//! the slot. So no peer can access memory that safe code uses, whatever keys it knows or guesses.
+//! There is one exception: some devices' windows do not confine a peer. They are used only for
+//! peers that are [trusted](crate::driver::Driver::trust_peers_with_windows).
 //!
 //! ```
 //! use rpcrdma_verbs::memory::{Budget, Frozen, Pool};
@@ -31,7 +34,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "the bytes of a place belong to whoever has its only share"
+    reason = "the bytes of a slot belong to the owner of its only reference"
 )]
 
 mod block;
@@ -90,7 +93,7 @@ pub enum MemoryError {
         /// The limit of the budget in bytes.
         limit: usize,
     },
-    /// The buffer would be longer than a work request can be.
+    /// The capacity of the buffer would not have 32 bits, as the length of a work request has.
     TooLarge(usize),
     /// The device cannot register the memory, or the system has none.
     Device(VerbError),
@@ -132,7 +135,8 @@ impl Buf {
     /// Registers the memory of a vector, with its length and capacity. Nothing is copied.
     ///
     /// # Errors
-    /// Fails if the budget is used up, or if the device refuses.
+    /// Fails if the budget is used up, if the capacity does not have 32 bits, or if the device
+    /// refuses.
     pub fn adopt<D: Device>(
         device: &D,
         budget: &Budget,
@@ -156,14 +160,15 @@ impl Buf {
         self.share.capacity()
     }
 
-    /// Sets the length, up to the capacity. Bytes beyond the old length have their earlier
-    /// contents. Returns the new length.
+    /// Sets the length, up to the capacity, and returns it. Bytes beyond the old length are zero or
+    /// what earlier users of the memory left.
     pub fn set_len(&mut self, length: u32) -> u32 {
         self.length = length.min(self.capacity());
         self.length
     }
 
-    /// Returns all bytes of the capacity. Those beyond the length have their earlier contents.
+    /// Returns all bytes of the capacity. Those beyond the length are zero or what earlier users of
+    /// the memory left.
     pub fn as_full_mut(&mut self) -> &mut [u8] {
         // SAFETY: a buffer has the only reference to its slot, so that no request uses the memory;
         // and it is borrowed mutably.
@@ -179,7 +184,7 @@ impl Buf {
             return 0;
         };
         room.copy_from_slice(bytes);
-        // It is at most the capacity, which has 32 bits.
+        // The new length is at most the capacity, which has 32 bits.
         self.length += u32::try_from(count).unwrap_or(0);
         count
     }
@@ -189,11 +194,10 @@ impl Buf {
         self.share.is_adopted()
     }
 
-    /// Returns the vector that the buffer was made of, with its current length, or `None` if the
-    /// buffer is from a pool.
+    /// Returns the vector that the buffer was made of, with the length of the buffer. A buffer from
+    /// a pool returns to the pool, and the result is `None`.
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
-        // A buffer of a pool returns to the pool.
         if !self.share.is_adopted() {
             return None;
         }
@@ -326,7 +330,7 @@ impl fmt::Debug for PostedBuf {
     }
 }
 
-/// A read-only registered buffer, or a part of one. Clones share the memory. A cache can keep it.
+/// A read-only registered buffer, or a part of one. Clones share the memory.
 ///
 /// It can be sent and exposed for reading while others read it, because nothing writes it.
 ///
@@ -375,7 +379,8 @@ impl Frozen {
         })
     }
 
-    /// Returns the buffer if it has no other reference, and otherwise itself.
+    /// Returns the whole buffer, of which this may be a part, if there is no other reference to it,
+    /// and otherwise itself.
     ///
     /// # Errors
     /// Fails if the buffer has another reference.
@@ -384,8 +389,11 @@ impl Frozen {
         buf.into_buf().map_err(|buf| Self { buf, from, length })
     }
 
-    /// Returns the buffer and the offset of this part. The caller may use it only to send, or to
-    /// let the peer read.
+    /// Returns the buffer and the offset of this part.
+    ///
+    /// [`Self::deref`] is sound only while nothing writes the memory: the caller may use the buffer
+    /// only in Sends, as the source of RDMA Writes, and in registrations and windows that the peer
+    /// may only read. Never may it be a receive, the sink of a read, or writable by the peer.
     pub(crate) fn source(&self) -> (&PostedBuf, u32) {
         (&self.buf, self.from)
     }
@@ -410,8 +418,8 @@ impl fmt::Debug for Frozen {
     }
 }
 
-/// Returns the access rights of buffers, which give the peer none. A window has rights of its own,
-/// and so does a [`Registration`].
+/// Returns the access rights of blocks, which must give the peer none. ([`Access::BOUND`] lets
+/// windows be bound to a block; a window has rights of its own, and so does a [`Registration`].)
 fn block_access<D: Device>(device: &D) -> Access {
     if device.capabilities().windows {
         Access::BOUND

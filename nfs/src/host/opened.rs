@@ -1,4 +1,9 @@
 //! Opens files for the READs and WRITEs of their callers.
+//!
+//! `data` uses it. Permissions are checked when a file is opened as its caller. So an open file may
+//! be used only for the caller of its key, and only while [`OpenedFile::is_good`]. A file that is
+//! open for writing cannot be executed on the host: the first WRITE of a caller stores a mark
+//! alone, and only the next one keeps the file open.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

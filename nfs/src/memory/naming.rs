@@ -9,8 +9,10 @@ use crate::file_system::FsResult;
 use crate::name::Name;
 use crate::nfs3::{Createhow3, Nfsstat3, Sattr3, SetSize3};
 
-/// The maximum names of an object.
+/// The maximum links of an object: its names, and for a directory also its `.` and the `..` of each
+/// directory in it.
 pub(super) const LINK_MAX: u32 = 65_000;
+
 impl Tree {
     /// Returns a directory, if a caller may search it.
     fn searched(&self, caller: &Caller, dir: u64) -> FsResult<(&Node, &Directory)> {
@@ -235,7 +237,10 @@ impl Tree {
         self.check_move(caller, id, from, to)?;
         match target {
             Some(target) => self.replace(caller, (to, new), target, id)?,
-            None => self.add_name(to, new, id)?,
+            None => {
+                self.check_links(id, from, to)?;
+                self.add_name(to, new, id)?;
+            }
         }
         self.drop_name(from, old)?;
         self.set_parent(id, from, to)
@@ -259,6 +264,15 @@ impl Tree {
             }
             above = parent;
         }
+    }
+
+    /// Checks that a directory that moves into another one does not exceed its maximum links.
+    fn check_links(&self, id: u64, from: u64, to: u64) -> FsResult<()> {
+        let gains_link = from != to && self.node(id)?.is_directory();
+        if gains_link && self.node(to)?.nlink >= LINK_MAX {
+            return Err(Nfsstat3::Mlink);
+        }
+        Ok(())
     }
 
     /// Replaces a compatible target with another object.
@@ -328,5 +342,33 @@ impl Tree {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::ROOT;
+    use super::*;
+    use crate::caller::Anonymous;
+
+    fn name(bytes: &[u8]) -> Name<'_> {
+        Name::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_directory_moves_only_where_the_parent_can_have_another_link() {
+        let root = Caller::from(Anonymous { uid: 0, gid: 0 });
+        let mut tree = Tree::new(1 << 20, 1);
+        let mut make = |dir, bytes| {
+            tree.make_dir(&root, dir, name(bytes), &Sattr3::UNSET)
+                .unwrap()
+        };
+        let (full, _) = (make(ROOT, b"full"), make(ROOT, b"moved"));
+        make(full, b"replaced");
+        tree.node_mut(full).unwrap().nlink = LINK_MAX;
+        let mut rename = |new| tree.rename(&root, (ROOT, name(b"moved")), (full, name(new)));
+        assert_eq!(rename(b"new"), Err(Nfsstat3::Mlink));
+        assert_eq!(rename(b"replaced"), Ok(()));
+        assert_eq!(tree.node(full).unwrap().nlink, LINK_MAX);
     }
 }

@@ -1,4 +1,6 @@
 //! SETATTR, and the attributes of new objects.
+//!
+//! All checks of a SETATTR precede its first change, as `memory` requires of every operation.
 
 use super::node::{Content, Node, SET_GID, SET_UID, WRITE};
 use super::tree::Tree;

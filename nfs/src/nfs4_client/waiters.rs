@@ -1,4 +1,8 @@
 //! Tasks that wait for a change of a locked state.
+//!
+//! The slots of a session and the callbacks each have [`Waiters`] within the state that they lock.
+//! A task must register under the lock under which it has checked the state, and each change that
+//! a task may wait for must call `wake`: else a task sleeps forever.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};

@@ -1,4 +1,8 @@
 //! READDIR and READDIRPLUS (RFC 1813, sections 3.3.16 and 3.3.17).
+//!
+//! The file system fills a [`DirList`], which limits the bytes of the results; a result without an
+//! entry is NFS3ERR_TOOSMALL unless the directory ends. The file system alone gives cookies and
+//! verifiers their meaning.
 
 use oncrpc::xdr::TextBuf;
 

@@ -1,4 +1,12 @@
-//! The responder: incoming calls, from their arrival to the end of their replies.
+//! The responder: incoming calls, from their arrival to the end of the Sends of their replies.
+//!
+//! It owns the served calls, the credits granted for them and the queue of replies. Only the
+//! session calls it: with each call that has arrived, when its parts are read, when the consumer
+//! answers, when a message can be sent, and when a Send has ended. Actions and events go to
+//! [`OutputQueues`].
+//!
+//! A call is in `calls` until it ends, and in `xids` until its reply is transmitted. So the calls
+//! that are not in `xids` are replies with incomplete Sends, and retained replies.
 
 mod call;
 mod grouped;
@@ -36,11 +44,13 @@ use offered_chunks::OfferedLists;
 #[derive(Debug)]
 pub(super) struct Responder {
     calls: Slab<ServedCall>,
-    /// The keys of calls without a reply, by XID.
+    /// The keys in `calls` of calls whose replies are not transmitted, by XID.
     xids: XidTable,
     limits: ChunkLimits,
+    /// The keys of calls with a reply to be sent, in the order of sending.
     replies: VecDeque<u32>,
-    /// The number of messages that the queued replies answer, without retransmissions.
+    /// The number of messages of the calls with queued replies, without retransmissions. A call of
+    /// rtrext-02 may have several messages.
     replies_queued: u32,
     /// The state of rtrext-02, if it is enabled.
     groups: Option<Box<GroupReplies>>,
@@ -48,6 +58,7 @@ pub(super) struct Responder {
     max_calls: u16,
     /// The current maximum grant: at most `max_calls`.
     grant: u32,
+    /// The number of receives beyond those for the granted calls.
     reserve: u32,
 }
 
@@ -100,25 +111,25 @@ pub(super) struct ReplyLimits<'a> {
 }
 
 impl Responder {
-    pub(super) fn new(most: u16, reserve: u32, limits: ChunkLimits, hash_seed: u64) -> Self {
-        // Calls, and as many replies whose Sends are not complete.
-        let places = 2 * u32::from(most);
+    pub(super) fn new(max_calls: u16, reserve: u32, limits: ChunkLimits, hash_seed: u64) -> Self {
+        // `max_calls` calls, and as many replies whose Sends are not complete.
+        let places = 2 * u32::from(max_calls);
         Self {
-            // The keys are never sent on the wire.
+            // The keys are never sent on the wire: they need no random seed.
             calls: Slab::new(places, 0),
             xids: XidTable::new(hash_seed),
             limits,
             replies: VecDeque::new(),
             replies_queued: 0,
             groups: None,
-            credits: ResponderCredits::new(most.into(), reserve),
-            max_calls: most,
-            grant: most.into(),
+            credits: ResponderCredits::new(max_calls.into(), reserve),
+            max_calls,
+            grant: max_calls.into(),
             reserve,
         }
     }
 
-    /// Serves calls in transmissions of rtrext-02, too.
+    /// Enables rtrext-02: from now on, calls that arrive in several transmissions are served, too.
     pub(super) fn enable_groups(&mut self, hash_seed: u64) {
         self.groups = Some(Box::new(GroupReplies::new(hash_seed)));
     }
@@ -129,10 +140,12 @@ impl Responder {
         self.credits.grant_up_to(self.grant);
     }
 
-    /// Returns the number of receives for calls: at least one, since a property request may arrive
-    /// where no calls are served.
+    /// Returns the number of receives that must be posted for calls.
     ///
-    /// A queued reply already has the receives of the next call, before its requester can use them.
+    /// It is zero only if as many calls are pending as receives exist. Before the first call it is
+    /// at least one, since a property request may arrive where no calls are served. A call with a
+    /// queued reply is not counted as pending: the receive for the next call is posted before the
+    /// reply, which grants it, is sent.
     pub(super) fn receives(&self) -> u32 {
         self.credits
             .receives()
@@ -144,7 +157,8 @@ impl Responder {
         self.calls.index(call.0)
     }
 
-    /// Returns the number of calls being served.
+    /// Returns the number of calls that have not ended, with those whose replies are being sent or
+    /// retained.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
@@ -154,7 +168,7 @@ impl Responder {
         !self.replies.is_empty()
     }
 
-    /// Returns whether no call is being served.
+    /// Returns whether all calls have ended.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -172,12 +186,12 @@ impl Responder {
             .is_some_and(|call| call.state == ServedState::Delivered)
     }
 
-    /// Returns whether a call with this XID is being served.
+    /// Returns whether a call with this XID has arrived, and its reply is not transmitted.
     pub(super) fn is_open(&self, xid: u32) -> bool {
         self.xids.find(xid).is_some()
     }
 
-    /// Handles an incoming call.
+    /// Handles an incoming call. A rejected call leaves no state.
     // spec: v2-5.3-a, bd-2-c, bd-2-d
     pub(super) fn arrived(
         &mut self,
@@ -189,6 +203,7 @@ impl Responder {
         }
         let xid = arrival.xid;
         let Some((key, call)) = self.calls.insert(|_| false) else {
+            // No credit was counted.
             return Err(ServeError::Overrun);
         };
         call.begin(
@@ -204,6 +219,7 @@ impl Responder {
             (None, None) => Err(ChunkError::NoPayload.into()),
         };
         if let Err(why) = taken.and_then(|()| Ok(self.credits.on_call()?)) {
+            // `on_call` counts the call even if it fails. After a fault it was not called.
             if why == ServeError::Overrun {
                 self.credits.on_dropped();
             }
@@ -273,8 +289,11 @@ impl Responder {
         }
     }
 
-    /// Answers a call. Returns `None` if the call has ended, and an error, to report to the peer,
-    /// if no transfer method fits. A reply uses only chunks that the call offered.
+    /// Answers a call. Returns `None` if the call has ended or has a reply. A reply uses only
+    /// chunks that the call offered.
+    ///
+    /// If no transfer method fits, the call stays open: the session reports the error to the peer,
+    /// and ends the call.
     // spec: xc3-3.3-e, xc3-3.3-f, xc2-3.3-e, xc2-3.3-f
     #[inline]
     pub(super) fn reply<'a>(
@@ -294,12 +313,13 @@ impl Responder {
         let limits = limits(call.version);
         let mut capacities = ArrayVec::<Option<u32>, MAX_WRITE_CHUNKS>::new();
         let mut reply_chunk = None;
-        for (count, mine) in call.offered.chunks() {
-            let chunk = WriteChunk::v2(mine.into(), &self.limits)
+        // The reply chunk has no number.
+        for (number, segments) in call.offered.chunks() {
+            let chunk = WriteChunk::v2(segments.into(), &self.limits)
                 .ok()
                 .map(|chunk| chunk.capacity());
-            match count {
-                Some(_) => capacities.push(chunk.filter(|_| !mine.is_empty())),
+            match number {
+                Some(_) => capacities.push(chunk.filter(|_| !segments.is_empty())),
                 None => reply_chunk = chunk,
             }
         }
@@ -325,7 +345,10 @@ impl Responder {
         }
     }
 
-    /// Ends a call without a reply. Returns its XID and version; `None` if there is no such call.
+    /// Ends a call whose reply is not transmitted. Returns its XID and version; `None` if there is
+    /// no such call. `answered` says whether the peer gets an error in place of the reply.
+    ///
+    /// A call with a queued reply must be the first in the queue.
     pub(super) fn end(
         &mut self,
         served: ServedCallId,
@@ -339,22 +362,22 @@ impl Responder {
         let call = self.calls.get_mut(served.0).filter(open)?;
         let ended = (call.xid, call.version);
         if call.state == ServedState::Replying {
-            // Only the first reply is checked for a transfer method, and never a retransmission.
+            debug_assert_eq!(self.replies.front(), Some(&served.0));
             self.replies.pop_front();
             self.replies_queued -= parts;
         }
         call.advance(ServedEvent::Dropped);
         self.credits.drop_all(parts);
-        self.forget(served.0);
-        self.remove(served, answered, out);
+        self.remove_xid(served.0);
+        self.push_ended(served, answered, out);
         Some(ended)
     }
 
-    /// Writes the header of the next reply; `None` if the maximum number of replies has incomplete
-    /// Sends.
+    /// Writes the header of the next reply; `None` if there is none, if the buffer is too small, or
+    /// if `max_calls` replies are retained or have incomplete Sends.
     ///
-    /// A reply in several transmissions leaves the rest of them in `sending`, and is retained
-    /// `until` that time.
+    /// A reply in several transmissions leaves the others in `sending`. It is retained until the
+    /// time `until`, in case that the peer asks for a retransmission.
     #[inline(always)]
     pub(super) fn transmit<'a>(
         &mut self,
@@ -370,7 +393,7 @@ impl Responder {
             group.is_some_and(|group| group.retransmitted),
         );
         let parts = group.map_or(1, |group| group.parts);
-        // A retransmission is counted already. It is the first reply, so that it blocks no other.
+        // A retransmission is among them already. It is first in the queue, and must not block it.
         if with_sends >= usize::from(self.max_calls) && !again {
             return None;
         }
@@ -399,15 +422,15 @@ impl Responder {
         })
     }
 
-    /// Returns the credits of a call whose reply is transmitted, unless the reply is a
-    /// retransmission.
+    /// Grants the credits of a call with its transmitted reply, and frees its XID. A retransmission
+    /// has done so before.
     #[inline]
     fn answered(&mut self, key: u32, asked: u32, parts: u32, again: bool) {
         if !again {
             self.replies_queued -= parts;
             self.credits.drop_all(parts - 1);
             self.credits.grant_with_reply(asked);
-            self.forget(key);
+            self.remove_xid(key);
         }
     }
 
@@ -434,7 +457,8 @@ impl Responder {
             .flat_map(ServedCall::writes)
     }
 
-    /// Handles the end of the Send of a reply. Returns whether its call has ended with it.
+    /// Handles the end of the Send of a reply. Returns whether its call has ended with it, which
+    /// the session reports.
     #[inline]
     pub(super) fn released(&mut self, served: ServedCallId) -> bool {
         if self.outlives_send(served.0) {
@@ -447,7 +471,8 @@ impl Responder {
         call.advance(ServedEvent::Released) && self.vacate(served.0)
     }
 
-    /// Handles the loss of the connection: replies that are not with a Send are dropped.
+    /// Handles the loss of the connection: all calls end, except those whose replies are being
+    /// sent, since a device may still read their memory. They end with [`Self::released`].
     pub(super) fn lost(&mut self, out: &mut OutputQueues) {
         self.replies.clear();
         self.replies_queued = 0;
@@ -468,13 +493,14 @@ impl Responder {
                 groups.only_retained -= usize::from(retained);
             }
             call.advance(ServedEvent::Lost);
-            self.forget(key);
-            self.remove(ServedCallId(key), answered, out);
+            self.remove_xid(key);
+            self.push_ended(ServedCallId(key), answered, out);
         }
         self.credits = ResponderCredits::new(self.grant, self.reserve);
     }
 
-    fn forget(&mut self, key: u32) {
+    /// Removes a call from the table of XIDs, if it is there.
+    fn remove_xid(&mut self, key: u32) {
         self.xids.remove(self.calls.index(key), key);
     }
 
@@ -487,8 +513,9 @@ impl Responder {
         self.calls.remove(key)
     }
 
+    /// Frees the slot of a call, and reports its end.
     #[inline]
-    fn remove(&mut self, call: ServedCallId, answered: bool, out: &mut OutputQueues) {
+    fn push_ended(&mut self, call: ServedCallId, answered: bool, out: &mut OutputQueues) {
         self.vacate(call.0);
         out.push_event(Event::CallEnded { call, answered });
     }
@@ -550,7 +577,7 @@ fn keep(
 }
 
 /// Writes the header of a reply, with the chunks that it returns; `None` if the buffer is too
-/// small. The reply to a call in transmissions returns no chunks.
+/// small. The reply to a call in several transmissions returns no chunks.
 // spec: rfc8166-3.4.6-b, rfc8166-4.3.1-a, rfc8166-4.3.3-c
 fn write(call: &ServedCall, credits: u32, in_group: bool, buffer: &mut [u8]) -> Option<usize> {
     let mut header = OutgoingHeader {
@@ -565,12 +592,12 @@ fn write(call: &ServedCall, credits: u32, in_group: bool, buffer: &mut [u8]) -> 
         return header.write(buffer).ok();
     }
     let mut writes = ArrayVec::<v2::WriteChunk<'_>, MAX_WRITE_CHUNKS>::new();
-    for (number, mine) in call.offered.chunks() {
+    for (number, segments) in call.offered.chunks() {
         match number {
             Some(_) => writes.push(v2::WriteChunk {
-                target: mine.into(),
+                target: segments.into(),
             }),
-            None => header.reply = Some(mine),
+            None => header.reply = Some(segments),
         }
     }
     header.writes = &writes;

@@ -1,4 +1,7 @@
 //! A TCP connection with a deadline for all operations together.
+//!
+//! The time begins when the stream is created, and no operation extends it: a peer that sends a
+//! byte now and then cannot hold the thread of the exporter, nor `rpcrdma stat`.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,8 @@
 //! Receives that all connections of a driver share.
+//!
+//! The driver creates the pool before its first connection, and calls `fill` at each turn: a call
+//! that fails has posted what it could, and is repeated at the next turn. A queue pair that uses
+//! the pool must be created with `queue` and passed to `endpoint`.
 
 use crate::memory::Pool;
 use crate::provider::{Completion, Device};

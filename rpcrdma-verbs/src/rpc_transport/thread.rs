@@ -1,4 +1,7 @@
 //! Threads of channels and servers, and their errors.
+//!
+//! Each client channel and each server that has a thread runs its driver there. The thread ends
+//! with its future. Clients do not join their threads, so that an error is logged, too.
 
 use std::error::Error;
 use std::fmt;

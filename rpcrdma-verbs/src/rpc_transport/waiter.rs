@@ -1,4 +1,7 @@
 //! Waits for a driver on tokio.
+//!
+//! The loops of clients and servers use it: they arm the driver, check again for work, and then
+//! wait. Without arming, a completion does not end the wait before its timeout.
 
 use std::future::{Future, poll_fn};
 use std::io;

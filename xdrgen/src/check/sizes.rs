@@ -1,4 +1,7 @@
 //! Computes the layout of every type, each after those that it contains.
+//!
+//! `analyze` calls it once cycles without an indirection have been rejected: else it would not
+//! terminate. The later steps and the emitters rely on the layouts.
 
 use crate::check::{graph, infinite};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};

@@ -12,7 +12,7 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::extract::{Markers, Place};
 use crate::parse;
 use crate::source::{Document, DocumentId, SourceMap, Span, Text, TextId, TextKind};
-use gaps::{Contents, Gap, Run, gaps};
+use gaps::{Contents, Gap, Paragraph, gaps};
 use scan::interruptions;
 
 /// The maximum number of lines for which one diagnostic suggests a marker.
@@ -44,11 +44,11 @@ pub(crate) fn check(
     let mut reported = HashSet::new();
     for (gap, open) in gaps.iter().zip(opened) {
         let is_first = match open {
-            Some((_, span)) => !gap.runs.is_empty() && reported.insert(span.range().start),
+            Some((_, span)) => !gap.paragraphs.is_empty() && reported.insert(span.range().start),
             None => false,
         };
-        for run in lines.lost(sources, gap, (open.is_some(), is_first), &defined) {
-            diagnostics.report(lines.diagnostic(sources.document(document), run, open));
+        for paragraph in lines.lost(sources, gap, (open.is_some(), is_first), &defined) {
+            diagnostics.report(lines.diagnostic(sources.document(document), paragraph, open));
         }
     }
 }
@@ -121,18 +121,24 @@ impl<'m> Lines<'m> {
         gap: &Gap,
         (open, is_first): (bool, bool),
         defined: &HashSet<&str>,
-    ) -> Vec<Run> {
-        if gap.runs.iter().any(|run| run.place != Place::Text) {
-            let runs = gap.runs.iter().copied();
-            return runs
-                .filter(|run| {
-                    let interrupts = match run.place {
+    ) -> Vec<Paragraph> {
+        if gap
+            .paragraphs
+            .iter()
+            .any(|paragraph| paragraph.place != Place::Text)
+        {
+            let paragraphs = gap.paragraphs.iter().copied();
+            return paragraphs
+                .filter(|paragraph| {
+                    let interrupts = match paragraph.place {
                         Place::BesideMarked => true,
                         Place::Copy => return open,
                         Place::Block => open,
-                        Place::Unnamed | Place::Text => open && self.looks_like_xdr(sources, *run),
+                        Place::Unnamed | Place::Text => {
+                            open && self.looks_like_xdr(sources, *paragraph)
+                        }
                     };
-                    interrupts || self.is_definition(sources, *run, defined)
+                    interrupts || self.is_definition(sources, *paragraph, defined)
                 })
                 .collect();
         }
@@ -147,21 +153,21 @@ impl<'m> Lines<'m> {
 
     /// Returns the first paragraph, which interrupts an open construct. Prose is reported for the
     /// first gap only, and not after the last marker, where the grammar reports the missing end.
-    fn interrupting(&self, sources: &SourceMap, gap: &Gap, is_first: bool) -> Option<Run> {
-        let run = *gap.runs.first()?;
-        let prose = is_first && gap.before.is_some();
-        (prose || looks_like_xdr(self.line(sources, run.first))).then_some(run)
+    fn interrupting(&self, sources: &SourceMap, gap: &Gap, is_first: bool) -> Option<Paragraph> {
+        let paragraph = *gap.paragraphs.first()?;
+        let prose = is_first && gap.next_marker.is_some();
+        (prose || looks_like_xdr(self.line(sources, paragraph.first))).then_some(paragraph)
     }
 
     /// Returns the only paragraph between two markers if it touches one and begins like XDR. This
     /// does not require an open brace, which may be missing too.
-    fn touching(&self, sources: &SourceMap, gap: &Gap) -> Option<Run> {
-        let [run] = gap.runs[..] else {
+    fn touching(&self, sources: &SourceMap, gap: &Gap) -> Option<Paragraph> {
+        let [paragraph] = gap.paragraphs[..] else {
             return None;
         };
-        let before = gap.before.filter(|_| gap.after > 0)?;
-        let touches = run.first == gap.after + 1 || run.last + 1 == before;
-        (touches && looks_like_xdr(self.line(sources, run.first))).then_some(run)
+        let next = gap.next_marker.filter(|_| gap.previous_marker > 0)?;
+        let touches = paragraph.first == gap.previous_marker + 1 || paragraph.last + 1 == next;
+        (touches && looks_like_xdr(self.line(sources, paragraph.first))).then_some(paragraph)
     }
 
     /// Returns the first paragraph that parses as definitions and defines a new name. Only
@@ -171,20 +177,26 @@ impl<'m> Lines<'m> {
         sources: &mut SourceMap,
         gap: &Gap,
         defined: &HashSet<&str>,
-    ) -> Option<Run> {
-        let between = gap.after > 0 && gap.before.is_some();
-        let count = gap.runs.len();
-        let beside =
-            |at: usize| at == 0 && gap.after > 0 || at + 1 == count && gap.before.is_some();
+    ) -> Option<Paragraph> {
+        let between = gap.previous_marker > 0 && gap.next_marker.is_some();
+        let count = gap.paragraphs.len();
+        let beside = |at: usize| {
+            at == 0 && gap.previous_marker > 0 || at + 1 == count && gap.next_marker.is_some()
+        };
         let mut near = (0..count).filter(|at| between || beside(*at));
-        near.find(|at| self.is_definition(sources, gap.runs[*at], defined))
-            .map(|at| gap.runs[at])
+        near.find(|at| self.is_definition(sources, gap.paragraphs[*at], defined))
+            .map(|at| gap.paragraphs[at])
     }
 
     /// Returns true if a paragraph parses as definitions and defines a new name.
-    fn is_definition(&self, sources: &mut SourceMap, run: Run, defined: &HashSet<&str>) -> bool {
+    fn is_definition(
+        &self,
+        sources: &mut SourceMap,
+        paragraph: Paragraph,
+        defined: &HashSet<&str>,
+    ) -> bool {
         let mut text = Text::new(self.document, TextKind::Other);
-        for number in run.first..=run.last {
+        for number in paragraph.first..=paragraph.last {
             let (column, content) = unmark(self.line(sources, number));
             text.push_line(content, number, column);
         }
@@ -200,8 +212,8 @@ impl<'m> Lines<'m> {
     }
 
     /// Returns true if a line of a paragraph looks like XDR.
-    fn looks_like_xdr(&self, sources: &SourceMap, run: Run) -> bool {
-        (run.first..=run.last).any(|number| looks_like_xdr(self.line(sources, number)))
+    fn looks_like_xdr(&self, sources: &SourceMap, paragraph: Paragraph) -> bool {
+        (paragraph.first..=paragraph.last).any(|number| looks_like_xdr(self.line(sources, number)))
     }
 
     /// Returns the content of a line.
@@ -215,21 +227,21 @@ impl<'m> Lines<'m> {
     fn diagnostic(
         &self,
         document: &Document,
-        run: Run,
+        paragraph: Paragraph,
         open: Option<(&'static str, Span)>,
     ) -> Diagnostic {
-        let message = match (open, run.place) {
+        let message = match (open, paragraph.place) {
             (None, Place::BesideMarked) => "a line without `///` is not compiled",
             (None, _) => "XDR without `///` is not compiled",
             (Some(_), _) => "a line without `///` interrupts the XDR, and is not compiled",
         };
-        let span = self.span(document, run.first);
+        let span = self.span(document, paragraph.first);
         let mut found =
             Diagnostic::new(Code::UnmarkedLine, span, message).label("no `///` at its start");
         if let Some((what, span)) = open {
             found = found.note_at(span, format!("{what} has not ended there"));
         }
-        for number in run.first..=run.last.min(run.first + MAX_FIXES - 1) {
+        for number in paragraph.first..=paragraph.last.min(paragraph.first + MAX_FIXES - 1) {
             let span = self.span(document, number);
             let content = document.line(number).get(self.columns(document, number));
             let content = content.unwrap_or_default();

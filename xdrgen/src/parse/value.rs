@@ -1,4 +1,9 @@
-//! Constants and the names of constants.
+//! Parsers of values: numbers, and the names of constants, with an optional path.
+//!
+//! The parsers of declarations, definitions, enums, programs, types and unions use them.
+//! [`expect_value`] and [`value_or_zero`] never fail: they report a missing value, and the caller
+//! goes on without it or with zero, so that one mistake leads to one error. A number that the lexer
+//! could not read ([`TokenKind::Malformed`]) has been reported there, and gets a value silently.
 
 use nom::Parser;
 use nom::branch::alt;
@@ -24,22 +29,25 @@ pub(super) fn value(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {
 }
 
 fn constant(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {
-    let number = |token: &Token<'_>| match token.kind {
+    let read = |token: &Token<'_>| match token.kind {
         TokenKind::Number => number::value(token.text).ok(),
+        // The lexer has reported it.
         TokenKind::Malformed => Some(number::guess(token.text)),
         _ => None,
     };
     map_opt(any, |token| {
         Some(ValueExpr {
             span: token.span,
-            kind: ValueExprKind::Number(number(token)?),
+            kind: ValueExprKind::Number(read(token)?),
         })
     })
     .parse(input)
 }
 
-/// Parses a required value. A missing value is reported as a missing `what`; one extra token is
-/// skipped.
+/// Parses a required value. If it is missing, reports that `what` is missing.
+///
+/// One token before a value is skipped, unless it may end the declaration or begin the next one
+/// (`,`, `;`, `}`, `case`, `default`). Even these are skipped if they repeat the previous token.
 pub(super) fn expect_value<'t>(
     what: &'static str,
 ) -> impl Parser<Tokens<'t>, Output = Option<ValueExpr>, Error = Mismatch> {
@@ -68,7 +76,7 @@ pub(super) fn expect_value<'t>(
     }
 }
 
-/// Parses a required value, or returns zero in its place.
+/// Parses a required value. If it is missing, reports that `what` is missing, and returns zero.
 pub(super) fn value_or_zero<'t>(
     what: &'static str,
 ) -> impl Parser<Tokens<'t>, Output = ValueExpr, Error = Mismatch> {
@@ -84,8 +92,11 @@ pub(super) fn value_or_zero<'t>(
     }
 }
 
-/// Parses a name with an optional path of namespaces or an enum before it (an extension). The last
-/// part is the name.
+/// Parses a name, and returns its last part. A path such as `ns::name` is an extension of xdrpp:
+/// the lint `namespace` reports it.
+///
+/// A caller that backtracks and parses the name again does not report it twice: of diagnostics with
+/// one code, place and message, [`Diagnostics`](crate::diagnostic::Diagnostics) keeps the first.
 pub(super) fn path(input: Tokens<'_>) -> ParseResult<'_, Ident> {
     let (rest, leading) = opt(colons).parse(input)?;
     let (rest, first) = ident(rest)?;
@@ -110,7 +121,7 @@ pub(super) fn path(input: Tokens<'_>) -> ParseResult<'_, Ident> {
     Ok((rest, name))
 }
 
-/// Parses `::` with a name directly after it.
+/// Parses `::` if a name follows it directly. The name is not consumed.
 fn colons(input: Tokens<'_>) -> ParseResult<'_, Span> {
     let (rest, (first, second)) =
         pair(token(TokenKind::Colon), token(TokenKind::Colon)).parse(input)?;

@@ -288,7 +288,7 @@ impl Responder {
             }
             if call.state == ServedState::Retained && call.advance(ServedEvent::Dropped) {
                 replies.only_retained -= 1;
-                self.remove(ServedCallId(key), true, out);
+                self.push_ended(ServedCallId(key), true, out);
             }
         }
         self.skip_retransmitted();

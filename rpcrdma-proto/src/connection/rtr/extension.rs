@@ -1,4 +1,10 @@
-//! The session's part of rtrext-02: the capabilities and groups of the current connection.
+//! The state of rtrext-02 on the current connection: what the peer supports, the group being sent,
+//! the groups being received, and the error reports to be sent.
+//!
+//! rtrext-02 is the draft that lets one message be sent in a group of transmissions. The session
+//! owns the state: `session/connecting` resets it, `session/groups` gives it the peer's
+//! capabilities and incoming groups, and `session/outgoing` sends what it holds. An incomplete
+//! group is continued before any other message ([`RtrExtension::continues`]).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -20,27 +26,34 @@ const MAX_REPORTS: usize = 8;
 #[derive(Debug)]
 pub(in crate::connection) struct RtrExtension {
     pub(in crate::connection) settings: RtrExtConfig,
-    /// The structure of our receive buffers.
+    /// The structure of our receive buffers. `on_capabilities` does not change it: a configured
+    /// structure has the receive size (`Config::check_rtr`), and a plain buffer places no data.
     pub(in crate::connection) local_structure: BufferStructure,
     /// The operations that the peer has rejected as unknown.
     unsupported: OperationSet,
-    /// The limits of the peer on our calls, and on our replies.
+    /// The limits of our calls and of the replies to them; `None` if the peer takes no calls
+    /// in groups.
     pub(in crate::connection) calls: Option<GroupLimits>,
+    /// The structure of the peer's receive buffers, and the maximum number of transmissions of our
+    /// replies; `None` if the peer takes no replies in groups.
     replies: Option<(BufferStructure, u32)>,
     pub(in crate::connection) reassembly: Reassembly,
+    /// The group being sent.
     pub(in crate::connection) sending: Option<Box<GroupSender>>,
+    /// Reports to be sent, with their directions. Only [`Self::report`] adds to them.
     pub(in crate::connection) reports: VecDeque<(GroupErrorReport, MsgType)>,
 }
 
 /// The parts that sending needs; empty if the extension is disabled.
 #[derive(Default)]
 pub(in crate::connection) struct ExtensionParts<'a> {
-    /// The limits of the peer on our calls, and on our replies.
+    /// See [`RtrExtension::calls`].
     pub(in crate::connection) calls: Option<&'a GroupLimits>,
+    /// See [`RtrExtension::replies`].
     pub(in crate::connection) replies: Option<(&'a BufferStructure, u32)>,
     /// The retention time of a reply in microseconds.
     pub(in crate::connection) reply_retention: u64,
-    /// The message that is being sent.
+    /// The place for the group being sent; `None` if the extension is disabled.
     pub(in crate::connection) sending: Option<&'a mut Option<Box<GroupSender>>>,
 }
 
@@ -60,7 +73,8 @@ impl RtrExtension {
         }
     }
 
-    /// Resets the state for a new connection.
+    /// Resets the state for a new connection. The session has emptied `reassembly` when it lost the
+    /// connection before; it is kept for its allocated memory, as is the queue of reports.
     pub(in crate::connection) fn connected(&mut self, receive_size: u32) {
         let (reassembly, reports) = (
             core::mem::take(&mut self.reassembly),
@@ -74,7 +88,8 @@ impl RtrExtension {
         self.reports.clear();
     }
 
-    /// Returns the operations that the peer is known to take, or that are probed.
+    /// Returns the operations that the peer supports: those that it has announced, or all if it has
+    /// announced none and we probe, without those that it has rejected.
     // spec: rtr-5.1-b, rtr-5.1-c
     fn operations(&self, peer: &RtrCapabilities) -> OperationSet {
         let tried = if self.settings.probe {
@@ -87,20 +102,21 @@ impl RtrExtension {
             .difference(self.unsupported)
     }
 
-    /// Records operations that the peer does not know.
+    /// Records operations that the peer does not know. The caller must then call
+    /// [`Self::on_capabilities`], which applies the change.
     pub(in crate::connection) fn mark_unsupported(&mut self, operations: OperationSet) {
         self.unsupported = self.unsupported.union(operations);
     }
 
-    /// Applies the capabilities of the peer, and the maximum sizes of messages to it and from it.
+    /// Applies the capabilities of the peer, and the maximum bytes of one Send to it and from it.
     // spec: rtr-5.2-a, rtr-5.2-b, rtr-5.2-g, rtr-5.3-a, rtr-5.3-b, rtr-5.3-c, rtr-5.3-f, rtr-5.3-j
     // spec: rtr-8.4-b
     // spec: rtr-8.5-a, rtr-9.4-c
     pub(in crate::connection) fn on_capabilities(
         &mut self,
         peer: &RtrCapabilities,
-        to_peer: u32,
-        to_us: u32,
+        max_send: u32,
+        max_receive: u32,
     ) {
         let (settings, peer_operations) = (self.settings, self.operations(peer));
         let structure = |advertised: Option<BufferStructure>, limit: u32| match advertised {
@@ -108,22 +124,20 @@ impl RtrExtension {
             _ => BufferStructure::plain(limit),
         };
         let (to_peer, to_us) = (
-            structure(peer.structure, to_peer),
-            structure(settings.structure, to_us),
+            structure(peer.structure, max_send),
+            structure(settings.structure, max_receive),
         );
-        let both = |these| peer_operations.contains(these) && settings.operations.contains(these);
-        let continues = |limit: u32, mine: bool, peer_operations: bool| {
-            if mine && peer_operations {
+        // A receiver without continuations takes one transmission of a message.
+        let transmissions = |limit: u32, receiver: OperationSet| {
+            if receiver.contains(OperationSet::CONTINUATIONS) {
                 limit
             } else {
                 limit.min(1)
             }
         };
-        let (mine, more) = (
-            settings.operations.contains(OperationSet::CONTINUATIONS),
-            peer_operations.contains(OperationSet::CONTINUATIONS),
-        );
-        let responses = if both(OperationSet::RESPONSES) {
+        let has_responses = peer_operations.contains(OperationSet::RESPONSES);
+        let reply_limit = if has_responses && settings.operations.contains(OperationSet::RESPONSES)
+        {
             peer.response_limit.min(settings.reply_receives)
         } else {
             0
@@ -133,20 +147,18 @@ impl RtrExtension {
             .then_some(GroupLimits {
                 responder_structure: to_peer,
                 requester_structure: to_us,
-                max_request_transmissions: continues(peer.request_limit, true, more),
-                max_reply_transmissions: continues(responses, mine, true),
+                max_request_transmissions: transmissions(peer.request_limit, peer_operations),
+                max_reply_transmissions: transmissions(reply_limit, settings.operations),
                 min_placed_len: settings.min_placed_len,
                 preference: settings.preference,
                 placement: settings.placement,
             });
-        let limit = continues(settings.response_limit, true, more);
-        self.replies = peer_operations
-            .contains(OperationSet::RESPONSES)
-            .then_some((to_peer, limit));
+        let limit = transmissions(settings.response_limit, peer_operations);
+        self.replies = has_responses.then_some((to_peer, limit));
     }
 
-    /// Returns the structure of the requester's receive buffers, and the maximum number of
-    /// transmissions of a reply.
+    /// Returns the structure of the peer's receive buffers, and the maximum number of transmissions
+    /// of our replies.
     pub(in crate::connection) fn replies(&self) -> Option<(&BufferStructure, u32)> {
         self.replies
             .as_ref()
@@ -166,11 +178,11 @@ impl RtrExtension {
         }
     }
 
-    /// Queues a report, from requester to responder or back.
+    /// Queues a report of a bad transmission, unless too many are queued.
     // spec: rtr-5.4-h
     pub(in crate::connection) fn report(&mut self, report: GroupErrorReport) {
         if self.reports.len() < MAX_REPORTS {
-            // The report comes from the receiver of the bad transmission.
+            // The receiver of the bad transmission reports it to the sender.
             let direction = match report.bad.direction {
                 MsgType::Call => MsgType::Reply,
                 MsgType::Reply => MsgType::Call,
@@ -179,19 +191,20 @@ impl RtrExtension {
         }
     }
 
-    /// Returns whether a message must be continued before any other.
+    /// Returns whether the group being sent is incomplete: it must be continued before any other
+    /// message is sent.
     pub(in crate::connection) fn continues(&self) -> bool {
         self.sending
             .as_ref()
             .is_some_and(|sending| !sending.is_complete())
     }
 
-    /// Returns whether a message is queued.
+    /// Returns whether a transmission of a group, or a report, is to be sent.
     pub(in crate::connection) fn has_messages(&self) -> bool {
         self.continues() || !self.reports.is_empty()
     }
 
-    /// Returns the group that waits for its next transmission.
+    /// Returns the XID and the direction of the incomplete incoming group, if there is one.
     pub(in crate::connection) fn waiting_for(&self) -> Option<TransmissionId> {
         self.reassembly.waiting_for()
     }

@@ -1,23 +1,28 @@
-//! Finds the lines of a document without a marker, between lines that have one.
+//! The gaps of a document: its lines without a marker (`///`), between those that have one.
+//!
+//! The lint `unmarked-line` (the parent module) looks for XDR in them. Line numbers count from 1
+//! and ascend. Each gap ends where the next one begins: its `next_marker` is the next gap's
+//! `previous_marker`. A gap may have no paragraphs, for example between two adjacent marked lines.
 
 use crate::extract::{CodeMark, Markers, Place, UnmarkedLine, code_mark, strip_marker};
 use crate::outline::page::header_footer_lines;
 use crate::source::{Document, DocumentId, SourceMap, TextId};
 
-/// Lines without a marker between two lines that have one, or after the last.
+/// The lines without a marker between two lines that have one, before the first such line, or after
+/// the last.
 #[derive(Debug, Default)]
 pub(super) struct Gap {
-    /// The line before the first; 0 if no line with a marker precedes.
-    pub(super) after: usize,
-    /// The paragraphs, without page breaks.
-    pub(super) runs: Vec<Run>,
-    /// The line after the last, if it has a marker.
-    pub(super) before: Option<usize>,
+    /// The number of the marked line that precedes the gap; 0 if there is none.
+    pub(super) previous_marker: usize,
+    /// The paragraphs in ascending order. A page break divides a paragraph into two.
+    pub(super) paragraphs: Vec<Paragraph>,
+    /// The number of the marked line that follows the gap, if there is one.
+    pub(super) next_marker: Option<usize>,
 }
 
-/// A paragraph: its first and its last line.
+/// Lines in sequence that are at one kind of place: the numbers of the first and the last.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct Paragraph {
     pub(super) first: usize,
     pub(super) last: usize,
     pub(super) place: Place,
@@ -26,10 +31,11 @@ pub(super) struct Run {
 impl Gap {
     /// Adds a line to the last paragraph, or begins one.
     fn push(&mut self, number: usize, place: Place) {
-        let continues = |run: &&mut Run| run.last + 1 == number && run.place == place;
-        match self.runs.last_mut().filter(continues) {
-            Some(run) => run.last = number,
-            None => self.runs.push(Run {
+        let continues =
+            |paragraph: &&mut Paragraph| paragraph.last + 1 == number && paragraph.place == place;
+        match self.paragraphs.last_mut().filter(continues) {
+            Some(paragraph) => paragraph.last = number,
+            None => self.paragraphs.push(Paragraph {
                 first: number,
                 last: number,
                 place,
@@ -38,7 +44,8 @@ impl Gap {
     }
 }
 
-/// The contents of the lines without a marker, where they are not the lines of the document.
+/// The contents of the lines without a marker that were extracted from blocks; empty for a plain
+/// document, whose lines are their own contents.
 pub(super) struct Contents<'m>(&'m [UnmarkedLine]);
 
 impl<'m> Contents<'m> {
@@ -55,8 +62,11 @@ impl<'m> Contents<'m> {
     }
 }
 
-/// Returns the gaps of a document, with one before the first marker and one after the last; none
-/// if its XDR has no markers.
+/// Returns the gaps of a document: one before the first marker, one after each marker; none if the
+/// document does not use markers.
+///
+/// The unmarked lines of [`Markers::Blocks`] and the lines of `xdr` have the line numbers of the
+/// document, in ascending order.
 pub(super) fn gaps(
     sources: &SourceMap,
     document: DocumentId,
@@ -73,7 +83,7 @@ pub(super) fn gaps(
     }
 }
 
-/// Returns the gaps of a document in which each line with a marker is XDR.
+/// Returns the gaps of a plain document, in which each line with a marker is XDR.
 fn of_lines(document: &Document) -> Vec<Gap> {
     let text = document.text();
     let page_breaks = header_footer_lines(text);
@@ -92,7 +102,7 @@ fn of_lines(document: &Document) -> Vec<Gap> {
     gaps.0
 }
 
-/// Returns the gaps between the marked lines of blocks.
+/// Returns the gaps of a document that has its XDR in blocks (markdown, RFCXML).
 fn of_blocks(marked: impl Iterator<Item = usize>, unmarked: &[UnmarkedLine]) -> Vec<Gap> {
     let mut unmarked = unmarked.iter().peekable();
     let mut gaps = Gaps::new();
@@ -119,10 +129,10 @@ impl Gaps {
     /// Ends a gap at a line with a marker.
     fn mark(&mut self, number: usize) {
         if let Some(gap) = self.0.last_mut() {
-            gap.before = Some(number);
+            gap.next_marker = Some(number);
         }
         self.0.push(Gap {
-            after: number,
+            previous_marker: number,
             ..Gap::default()
         });
     }
@@ -135,7 +145,8 @@ impl Gaps {
     }
 }
 
-/// Returns, for each line, whether it is in a block of code that has no marker.
+/// Returns, for each line, whether it is in a block of code no line of which has a marker: such a
+/// block is a copy of XDR for the reader, and no gap.
 fn copies(text: &str) -> Vec<bool> {
     let mut copies: Vec<bool> = text.lines().map(|_| false).collect();
     let mut open = None;
@@ -147,6 +158,7 @@ fn copies(text: &str) -> Vec<bool> {
                     copies[begin..at].fill(true);
                 }
             }
+            // The block has a marker, so that it is no copy.
             None if strip_marker(line).is_some() => open = None,
             None => {}
         }

@@ -23,7 +23,7 @@ pub(super) fn interruptions(
     let mut lines = text.lines().peekable();
     let mut offset = 0;
     let of_gap = |gap: &Gap| {
-        while let Some((_, line)) = lines.next_if(|(number, _)| *number <= gap.after) {
+        while let Some((_, line)) = lines.next_if(|(number, _)| *number <= gap.previous_marker) {
             scan.line(line, offset);
             offset += line.len() + 1;
         }
