@@ -2,11 +2,12 @@
 //! types do not cause nested calls.
 
 use std::collections::{HashMap, HashSet};
+use std::mem::discriminant;
 
 use super::matching::{Matching, ids, keyword, name, named, parts};
 use super::wire::{TypeRef, Wire, definition, describe, wire};
 use super::{Change, Class};
-use crate::ir::{Constant, OverlayDef, Procedure, Program, Schema, TypeDefKind, TypeId, Version};
+use crate::ir::{Constant, Procedure, Program, Schema, TypeDefKind, TypeId, Version};
 use crate::source::Span;
 
 /// The location of a pair of types: the enclosing definition, and the positions in both schemas.
@@ -21,9 +22,13 @@ pub(super) struct Site {
 pub(super) struct Comparison<'s> {
     pub(super) old: &'s Schema,
     pub(super) new: &'s Schema,
-    matching: Matching,
+    pub(super) matching: Matching,
     /// The pairs that are still to be compared, as a stack.
     todo: Vec<(Site, TypeRef<'s>, TypeRef<'s>)>,
+    /// The pairs of typedefs that are compared at the end, when other places may have given each its
+    /// partner.
+    postponed: Vec<(Site, TypeRef<'s>, TypeRef<'s>)>,
+    is_end: bool,
     /// The pairs of definitions that were compared.
     seen: HashSet<(TypeId, TypeId)>,
     /// The worst class of the changes between definitions that are not matched with each other.
@@ -42,6 +47,8 @@ impl<'s> Comparison<'s> {
             new,
             matching: Matching::by_names(old, new),
             todo: Vec::new(),
+            postponed: Vec::new(),
+            is_end: false,
             seen: HashSet::new(),
             classes: HashMap::new(),
             reported: HashSet::new(),
@@ -53,13 +60,17 @@ impl<'s> Comparison<'s> {
     pub(super) fn run(mut self) -> Vec<Change> {
         self.constants();
         self.programs();
-        self.overlays();
         self.drain();
         for old in ids(self.old) {
             self.definition(old);
             self.drain();
         }
-        self.unmatched();
+        let (old_parts, new_parts) = (parts(self.old), parts(self.new));
+        self.renamed_roots(&old_parts, &new_parts);
+        // After the types, which may have renamed the structs that contain codes.
+        self.overlays();
+        self.postponed();
+        self.unmatched(&old_parts, &new_parts);
         self.changes
     }
 
@@ -109,7 +120,7 @@ impl<'s> Comparison<'s> {
         class
     }
 
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         while let Some((site, old, new)) = self.todo.pop() {
             self.forms(&site, old, new);
         }
@@ -150,8 +161,18 @@ impl<'s> Comparison<'s> {
                 // Matched definitions are compared at their definition.
                 return;
             }
+            if self.is_postponed(a, b) {
+                self.postponed.push((site.clone(), old, new));
+                return;
+            }
             if self.renamed(a, b) {
                 return;
+            }
+            let is_replaced = self.is_end && !self.is_trial;
+            if is_replaced && [keyword(self.old, a), keyword(self.new, b)] == ["typedef"; 2] {
+                // Each has another partner.
+                let class = self.class_of(site, old, new);
+                return self.replaced(class, site, old, new);
             }
         }
         let (a, b) = (wire(self.old, old), wire(self.new, new));
@@ -189,6 +210,29 @@ impl<'s> Comparison<'s> {
             (Wire::List(element), Wire::List(other)) => self.push(site.clone(), element, other),
             _ => self.replaced(Class::Breaking, site, old, new),
         }
+    }
+
+    /// Returns true if two typedefs without partners have messages of another form, so that each may
+    /// be found with a better partner at another place.
+    fn is_postponed(&self, old: TypeId, new: TypeId) -> bool {
+        let are_typedefs = [keyword(self.old, old), keyword(self.new, new)] == ["typedef"; 2];
+        let are_free = self.matching.new_of(old).is_none() && self.matching.old_of(new).is_none();
+        if self.is_trial || self.is_end || !are_typedefs || !are_free {
+            return false;
+        }
+        let before = wire(self.old, TypeRef::Definition(old));
+        let after = wire(self.new, TypeRef::Definition(new));
+        let elements = before.element().zip(after.element());
+        let elements = elements.map(|(a, b)| (wire(self.old, a), wire(self.new, b)));
+        let is_other = |(a, b): (Wire<'_>, Wire<'_>)| discriminant(&a) != discriminant(&b);
+        is_other((before, after)) || elements.is_some_and(is_other)
+    }
+
+    /// Compares the pairs that were postponed.
+    fn postponed(&mut self) {
+        self.is_end = true;
+        self.todo.append(&mut self.postponed);
+        self.drain();
     }
 
     fn replaced(&mut self, class: Class, site: &Site, old: TypeRef<'_>, new: TypeRef<'_>) {
@@ -376,43 +420,8 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    fn overlays(&mut self) {
-        fn all(schema: &Schema) -> impl Iterator<Item = &OverlayDef> {
-            schema.modules.iter().flat_map(|module| &module.overlays)
-        }
-        for old in all(self.old) {
-            let carrier = self.matching.new_of(old.carrier);
-            let is_same = |new: &&OverlayDef| carrier == Some(new.carrier) && old.data == new.data;
-            let Some(new) = all(self.new).find(is_same) else {
-                continue;
-            };
-            let of = |constant: &str| Site {
-                subject: format!("overlay `{}`, code `{constant}`", old.rust),
-                old: Some(self.old.ty(old.carrier).span),
-                new: Some(self.new.ty(new.carrier).span),
-            };
-            for case in &old.cases {
-                let site = of(&case.constant);
-                match new.cases.iter().find(|other| other.code == case.code) {
-                    Some(other) => {
-                        self.push(site, TypeRef::Type(&case.ty), TypeRef::Type(&other.ty))
-                    }
-                    None => self.report(Class::Breaking, &site, "it was removed"),
-                }
-            }
-            let has = |code: u32| old.cases.iter().any(|case| case.code == code);
-            for case in new.cases.iter().filter(|case| !has(case.code)) {
-                // A decoder that does not know the code treats the content as bytes, before and
-                // after.
-                self.report(Class::Compatible, &of(&case.constant), "it was added");
-            }
-        }
-    }
-
     /// Reports types that have no partner. A part of another type is reported with that type.
-    fn unmatched(&mut self) {
-        let (old_parts, new_parts) = (parts(self.old), parts(self.new));
-        self.renamed_roots(&old_parts, &new_parts);
+    fn unmatched(&mut self, old_parts: &HashSet<TypeId>, new_parts: &HashSet<TypeId>) {
         let of = |class, message, old, new| Change {
             class,
             message,

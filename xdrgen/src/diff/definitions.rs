@@ -157,8 +157,20 @@ impl<'s> Comparison<'s> {
         };
         match (&old.default, &new.default) {
             (Some(a), Some(b)) => self.contents(at, a, b),
-            (Some(_), None) => self.report(Class::Breaking, &at, "it was removed"),
-            (None, Some(_)) => self.report(Class::Extending, &at, "it was added"),
+            (Some(_), None) => {
+                let class = match covered(self.old, old).all_in(&after) {
+                    true => Class::Compatible,
+                    false => Class::Breaking,
+                };
+                self.report(class, &at, "it was removed");
+            }
+            (None, Some(_)) => {
+                let class = match covered(self.new, new).all_in(&before) {
+                    true => Class::Compatible,
+                    false => Class::Extending,
+                };
+                self.report(class, &at, "it was added");
+            }
             (None, None) => {}
         }
     }
@@ -262,6 +274,29 @@ fn by_value(body: &Enum) -> HashMap<i32, (&str, Option<Span>)> {
     let own = body.members.iter();
     own.map(|member| (member.value, (member.name.as_str(), Some(member.span))))
         .collect()
+}
+
+/// The values that the default arm of a union covers; `None` if they cannot be listed.
+struct Covered(Option<Vec<i32>>);
+
+impl Covered {
+    /// Returns true if each value has an arm among these.
+    fn all_in(&self, arms: &HashMap<u32, &Arm>) -> bool {
+        let values = self.0.as_ref();
+        values.is_some_and(|values| {
+            let has_arm = |value: &i32| arms.contains_key(&value.cast_unsigned());
+            values.iter().all(has_arm)
+        })
+    }
+}
+
+fn covered(schema: &Schema, body: &Union) -> Covered {
+    let own: HashSet<u32> = body.arms.iter().map(|arm| arm.value).collect();
+    let values = words(schema, body.discriminant).listed();
+    Covered(values.map(|values| {
+        let is_left = |value: &i32| !own.contains(&value.cast_unsigned());
+        values.into_iter().filter(is_left).collect()
+    }))
 }
 
 fn words(schema: &Schema, discriminant: Discriminant) -> WordValues<'_> {

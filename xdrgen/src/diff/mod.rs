@@ -28,6 +28,7 @@
 mod compare;
 mod definitions;
 mod matching;
+mod overlays;
 mod report;
 mod wire;
 
@@ -75,7 +76,7 @@ pub struct Change {
 }
 
 /// Returns the changes from one schema to another, in the order of the old documents: constants,
-/// programs, overlays, types, and then additions. It returns none for equal documents.
+/// programs, types, overlays, and then additions. It returns none for equal documents.
 #[must_use]
 pub fn diff(old: &Schema, new: &Schema) -> Vec<Change> {
     compare::Comparison::new(old, new).run()

@@ -28,6 +28,18 @@ pub(super) enum Wire<'s> {
     Definition(TypeId),
 }
 
+impl<'s> Wire<'s> {
+    /// Returns the type of the elements of an array or a list.
+    pub(super) fn element(self) -> Option<TypeRef<'s>> {
+        match self {
+            Self::Fixed(element, _) | Self::Array(element, _) | Self::List(element) => {
+                Some(element)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The values that a word can have.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WordValues<'s> {
@@ -54,6 +66,17 @@ impl WordValues<'_> {
             Self::Signed | Self::Unsigned => true,
             Self::Bool => false,
             Self::Members(body) => body.open,
+        }
+    }
+
+    /// Returns the values, unless every word is one.
+    pub(super) fn listed(self) -> Option<Vec<i32>> {
+        match self {
+            Self::Bool => Some(vec![0, 1]),
+            Self::Members(body) if !body.open => {
+                Some(body.members.iter().map(|member| member.value).collect())
+            }
+            Self::Signed | Self::Unsigned | Self::Members(_) => None,
         }
     }
 
