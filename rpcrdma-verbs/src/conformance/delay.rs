@@ -6,16 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::TestBed;
 use super::fixture::{
-    CONFIG, ConnectedEnds, Host, TestEnd, TestEvent, connected, pattern, whole_range,
+    ConnectedEnds, TestEnd, TestEvent, connected, connected_with_retries, pattern, whole_range,
 };
 use super::wakeups::{LONG, wakes};
 use crate::driver::exposure::KeyedWindow;
 use crate::memory::PostedBuf;
 use crate::provider::software::{Fabric, SoftwareDevice};
-use crate::provider::{
-    Access, CompletionQueue as _, ConnectionManager as _, Operation, QueuePairConfig, Queues,
-    RemoteMemory, Status,
-};
+use crate::provider::{Access, CompletionQueue as _, Operation, RemoteMemory, Status};
 use crate::queue::BufRange;
 
 const DELAY: Duration = Duration::from_millis(2);
@@ -257,34 +254,8 @@ fn refused_and_flushed_requests_keep_their_order() {
 
 #[test]
 fn a_message_that_waits_for_a_receive_is_done_after_it() {
-    let bed = bed(&Fabric::with_delay(DELAY));
-    let (mut near, mut far) = (Host::new(&bed.near, 64), Host::new(&bed.far, 64));
-    let to = far.manager.listen(bed.address).expect("it listens");
-    let config = QueuePairConfig {
-        rnr_retry: true,
-        ..CONFIG
-    };
-    let queues = Queues {
-        completions: &near.completions,
-        receives: None,
-    };
-    let first = near
-        .manager
-        .connect(to, &config, queues, &[])
-        .expect("it begins");
-    let (request, _) = far.requested_by(&mut near);
-    let queues = Queues {
-        completions: &far.completions,
-        receives: None,
-    };
-    let second = far
-        .manager
-        .prepare(&request, &config, queues)
-        .expect("a queue pair");
-    far.manager
-        .accept(request, &second, &[])
-        .expect("it is accepted");
-    let (mut near, mut far) = (TestEnd::new(first, near), TestEnd::new(second, far));
+    let ConnectedEnds { mut near, mut far } =
+        connected_with_retries(&bed(&Fabric::with_delay(DELAY)));
     let sent = [near.send(b"first"), near.send(b"second")];
     let began = Instant::now();
     while began.elapsed() < 3 * DELAY {

@@ -45,6 +45,8 @@ pub(super) struct Host<D: Device> {
     pub(super) pool: Pool<D>,
     pub(super) budget: Budget,
     pub(super) device: D,
+    /// The settings of its queue pairs.
+    pub(super) config: QueuePairConfig,
     /// Events that arrived while something else was awaited.
     pending: VecDeque<Event<D>>,
 }
@@ -66,6 +68,7 @@ impl<D: Device> Host<D> {
             pool: Pool::new(device, &budget),
             budget,
             device: device.clone(),
+            config: CONFIG,
             pending: VecDeque::new(),
         }
     }
@@ -102,7 +105,7 @@ impl<D: Device> Host<D> {
             completions: &self.completions,
             receives: None,
         };
-        self.manager.connect(to, &CONFIG, queues, private_data)
+        self.manager.connect(to, &self.config, queues, private_data)
     }
 
     /// Waits for the connect request of another host.
@@ -148,7 +151,7 @@ impl<D: Device> Host<D> {
             completions: &self.completions,
             receives: None,
         };
-        self.manager.prepare(request, &CONFIG, queues)
+        self.manager.prepare(request, &self.config, queues)
     }
 
     pub(super) fn buf(&self, bytes: &[u8]) -> Buf {
@@ -447,7 +450,24 @@ pub(super) fn connect_hosts<D: Device>(
 
 /// Connects two ends.
 pub(super) fn connected<D: Device>(bed: &TestBed<D>) -> ConnectedEnds<D> {
+    connected_with(bed, CONFIG)
+}
+
+/// Connects two ends whose messages wait for receives.
+pub(super) fn connected_with_retries<D: Device>(bed: &TestBed<D>) -> ConnectedEnds<D> {
+    let rnr_retry = true;
+    connected_with(
+        bed,
+        QueuePairConfig {
+            rnr_retry,
+            ..CONFIG
+        },
+    )
+}
+
+fn connected_with<D: Device>(bed: &TestBed<D>, config: QueuePairConfig) -> ConnectedEnds<D> {
     let (mut near, mut far) = (Host::new(&bed.near, 256), Host::new(&bed.far, 256));
+    (near.config, far.config) = (config, config);
     let to = far.manager.listen(bed.address).expect("it listens");
     let (first, second) = connect_hosts(&mut near, &mut far, to);
     ConnectedEnds {

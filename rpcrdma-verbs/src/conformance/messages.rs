@@ -2,12 +2,12 @@
 
 use super::TestBed;
 use super::fixture::{
-    CONFIG, ConnectedEnds, Host, TestEnd, TestEvent, connected, is_refused, pattern, until,
-    whole_range,
+    CONFIG, ConnectedEnds, Host, TestEnd, TestEvent, connected, connected_with_retries, is_refused,
+    pattern, until, whole_range,
 };
 use crate::provider::{
     Cause, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device, Operation,
-    QueuePair as _, QueuePairConfig, Queues, Status,
+    QueuePair as _, Queues, Status,
 };
 use crate::queue::{BufRange, MAX_SGE, SharedReceiveQueue};
 
@@ -360,35 +360,7 @@ pub(super) fn shared_receives_serve_several_queue_pairs<D: Device>(bed: &TestBed
 
 pub(super) fn a_message_waits_for_a_receive<D: Device>(bed: &TestBed<D>) {
     // rfc: 5041-7.1-b, 5041-7.1-c, 5041-7.1-d
-    let (mut near, mut far) = (Host::new(&bed.near, 64), Host::new(&bed.far, 64));
-    let to = far.manager.listen(bed.address).expect("it listens");
-    let config = QueuePairConfig {
-        rnr_retry: true,
-        ..CONFIG
-    };
-    let queues = Queues {
-        completions: &near.completions,
-        receives: None,
-    };
-    let first = near
-        .manager
-        .connect(to, &config, queues, &[])
-        .expect("it begins");
-    let (request, _) = far.requested_by(&mut near);
-    let queues = Queues {
-        completions: &far.completions,
-        receives: None,
-    };
-    let second = far
-        .manager
-        .prepare(&request, &config, queues)
-        .expect("a queue pair");
-    far.manager
-        .accept(request, &second, &[])
-        .expect("it is accepted");
-    assert!(matches!(near.event(), ConnectionEvent::Established { .. }));
-    assert!(matches!(far.event(), ConnectionEvent::Established { .. }));
-    let (mut near, mut far) = (TestEnd::new(first, near), TestEnd::new(second, far));
+    let ConnectedEnds { mut near, mut far } = connected_with_retries(bed);
     for back in [false, true] {
         let (from, to) = if back {
             (&mut far, &mut near)
