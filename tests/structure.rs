@@ -19,7 +19,7 @@ use std::path::Path;
 use modules::Crate;
 
 /// The root file of each crate.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "xdrgen/src/lib.rs",
     "xdrgen/runtime/src/lib.rs",
     "xdrgen/cli/src/main.rs",
@@ -31,6 +31,7 @@ const CRATES: [&str; 12] = [
     "rpcrdma-verbs/cli/src/main.rs",
     "benches/src/main.rs",
     "examples/kv/src/main.rs",
+    "examples/kv-metrics/src/main.rs",
     "examples/kv-store/src/lib.rs",
 ];
 
