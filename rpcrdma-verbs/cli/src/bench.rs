@@ -10,7 +10,6 @@ mod server_thread;
 mod tcp;
 
 use std::error::Error;
-use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
@@ -22,6 +21,7 @@ use rpcrdma_verbs::memory::Budget;
 use crate::block::BLOCK_SIZE;
 use crate::device_source::{self, DeviceSource, Locality};
 use crate::output::UsageError;
+use crate::progress::Progress;
 use crate::serve::PORT;
 use crate::server_name::ServerName;
 use crate::test_pair::rtr;
@@ -189,7 +189,7 @@ impl Options {
     }
 
     fn measure(self, source: &DeviceSource) -> Result<(), Box<dyn Error>> {
-        let progress = std::io::stderr().is_terminal() && !self.json;
+        let progress = Progress::is_default() && !self.json;
         let apart = self
             .apart
             .then(|| ServerThread::new(&self, source))
@@ -258,20 +258,15 @@ fn one_thread(
     let mut ends = Clients::new(options, source, &near, &far)?;
     // The connections, and memory that is allocated once.
     ends.measure(Duration::from_millis(300))?;
-    let mut samples = Vec::new();
-    for number in 0..SAMPLES {
-        if progress {
-            eprint!("\r{} of {SAMPLES} ", number + 1);
-            std::io::stderr().flush()?;
-        }
+    let (mut samples, mut progress) = (Vec::new(), Progress::new(progress));
+    for number in 1..=SAMPLES {
+        progress.show(format_args!("{number} of {SAMPLES}"));
         samples.push(ends.measure(options.duration / SAMPLES)?);
         if let Some(reference) = &mut reference {
             reference.take()?;
         }
     }
-    if progress {
-        eprint!("\r        \r");
-    }
+    drop(progress);
     let memory = (near.used() + far.used()) / options.connections as usize;
     let costs = ends.costs(options.duration / SAMPLES)?;
     let latencies = ends.latencies(Duration::from_millis(200))?;

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long)]
     device: Option<String>,
     /// Address of the device to listen on, with or without a port.
-    #[arg(long, value_parser = address)]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     bind: Option<SocketAddr>,
     /// Expose memory by windows even on a device whose windows do not confine the peer (soft-RoCE).
     #[arg(long)]

@@ -15,6 +15,7 @@ mod exporter;
 mod nfs;
 mod output;
 mod ping;
+mod progress;
 mod serve;
 mod server_name;
 mod shell;

@@ -2,7 +2,7 @@
 //! pages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader, Lines, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Lines, Read as _};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -366,53 +366,4 @@ fn a_server_logs_clients_and_rejections() {
     ] {
         assert!(errors.contains(text), "{text}: {errors}");
     }
-}
-
-/// Every subcommand that is not hidden.
-const SUBCOMMANDS: [&str; 8] = [
-    "bench", "decode", "demo", "devices", "nfs", "ping", "serve", "stat",
-];
-
-#[test]
-fn shells_complete() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let output = rpcrdma(&["completions", shell]);
-        let script = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success());
-        for part in SUBCOMMANDS.into_iter().chain(["program", "working-set"]) {
-            assert!(script.contains(part), "{shell}: {part}");
-        }
-    }
-    let script = rpcrdma(&["completions", "bash"]).stdout;
-    let mut bash = Command::new("bash")
-        .arg("-n")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    bash.stdin.take().unwrap().write_all(&script).unwrap();
-    assert!(bash.wait().unwrap().success());
-}
-
-#[test]
-fn each_subcommand_has_a_manual_page() {
-    let folder = tempfile::tempdir().unwrap();
-    let pages = folder.path().join("man1");
-    assert!(rpcrdma(&["man", pages.to_str().unwrap()]).status.success());
-    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
-    assert!(page("rpcrdma.1").contains(".TH"));
-    for subcommand in SUBCOMMANDS {
-        assert!(
-            page(&format!("rpcrdma-{subcommand}.1")).contains(".SH OPTIONS"),
-            "{subcommand}"
-        );
-    }
-    assert!(page("rpcrdma-nfs-serve.1").contains(".SH OPTIONS"));
-    assert!(!pages.join("rpcrdma-man.1").exists());
-    // A file has the name of the folder.
-    let file = folder.path().join("file");
-    std::fs::write(&file, "").unwrap();
-    assert_eq!(
-        rpcrdma(&["man", file.to_str().unwrap()]).status.code(),
-        Some(1)
-    );
 }

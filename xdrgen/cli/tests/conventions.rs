@@ -2,14 +2,10 @@
 //! errors.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const SUBCOMMANDS: [&str; 8] = [
-    "check", "decode", "diff", "extract", "fmt", "generate", "lints", "lsp",
-];
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xdrgen"));
@@ -80,40 +76,6 @@ fn help_fails_on_a_full_disk() {
         assert!(
             command.stdout(writer).status().unwrap().success(),
             "{arguments:?}"
-        );
-    }
-}
-
-#[test]
-fn prints_shell_completions() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let output = xdrgen(&["completions", shell]);
-        let script = String::from_utf8_lossy(&output.stdout);
-        for part in SUBCOMMANDS.into_iter().chain(["errata"]) {
-            assert!(script.contains(part), "{shell}: {part}");
-        }
-    }
-    let script = xdrgen(&["completions", "bash"]).stdout;
-    let mut bash = Command::new("bash")
-        .arg("-n")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    bash.stdin.take().unwrap().write_all(&script).unwrap();
-    assert!(bash.wait().unwrap().success());
-}
-
-#[test]
-fn each_subcommand_has_a_manual_page() {
-    let folder = tempfile::tempdir().unwrap();
-    let pages = folder.path().join("man1");
-    assert!(xdrgen(&["man", pages.to_str().unwrap()]).status.success());
-    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
-    assert!(page("xdrgen.1").contains(".TH"));
-    for subcommand in SUBCOMMANDS {
-        assert!(
-            page(&format!("xdrgen-{subcommand}.1")).contains(".SH OPTIONS"),
-            "{subcommand}"
         );
     }
 }

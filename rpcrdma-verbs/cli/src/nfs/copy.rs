@@ -1,13 +1,15 @@
 //! `rpcrdma nfs cp`: copies a file from or to a server.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use rpcrdma_nfs::nfs3::{Createhow3, Ftype3, Sattr3, SetMode3, SetSize3, StableHow};
+use serde_json::json;
 
 use super::remote::{Access, AnyError, OpenedObject, Remote, RemoteName};
 use crate::output::{UsageError, outln};
+use crate::progress::{CopyProgress, Progress};
 
 #[derive(clap::Args)]
 pub(super) struct Copy {
@@ -17,6 +19,12 @@ pub(super) struct Copy {
     from: String,
     /// Target: a path of this host, or server:/path. In a directory, the copy has the same name.
     to: String,
+    /// Show progress even if standard error is not a terminal.
+    #[arg(long)]
+    progress: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The number of bytes that are written before they are committed.
@@ -32,8 +40,18 @@ impl Copy {
                 return Err(UsageError(usage.to_owned()).into());
             }
         };
-        outln!("{bytes} bytes copied");
+        if self.json {
+            outln!("{}", json!({ "bytes": bytes }));
+        } else {
+            outln!("{bytes} bytes copied");
+        }
         Ok(())
+    }
+
+    /// Starts to show the progress of a copy of this size, if it is known.
+    fn progress(&self, total: Option<u64>) -> CopyProgress {
+        let line = Progress::new(self.progress || Progress::is_default());
+        CopyProgress::new(line, total)
     }
 
     async fn get(&self, from: &Remote, to: &Path) -> Result<u64, AnyError> {
@@ -46,10 +64,12 @@ impl Copy {
         // This comes before the file is created: a directory cannot be read.
         let mut part = stream.next().await?;
         let mut file = File::create(&to).map_err(|error| at(&to, &error))?;
+        let mut progress = self.progress(Some(object.attributes.size));
         let mut bytes = 0;
         while let Some(data) = part {
             file.write_all(&data).map_err(|error| at(&to, &error))?;
             bytes += data.len() as u64;
+            progress.advance(bytes);
             part = stream.next().await?;
         }
         Ok(bytes)
@@ -65,6 +85,9 @@ impl Copy {
         };
         let how = Createhow3::Unchecked(empty);
         let target = client.create(&dir, &name, &how).await?.handle;
+        // Other files, such as pipes, have no size.
+        let total = file.metadata().ok().filter(Metadata::is_file);
+        let mut progress = self.progress(total.map(|file| file.len()));
         let mut bytes = 0;
         loop {
             let mut window = client.stubs().transport().item_buf(WINDOW);
@@ -77,6 +100,7 @@ impl Copy {
                 .write_all(&target, bytes, data, StableHow::Unstable)
                 .await?;
             bytes += filled as u64;
+            progress.advance(bytes);
         }
     }
 

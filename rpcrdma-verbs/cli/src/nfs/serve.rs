@@ -1,16 +1,17 @@
 //! `rpcrdma nfs serve`: serves exports over TCP and RDMA until a signal arrives.
 
 use std::error::Error;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use oncrpc::{ReplyCache, ServerControl};
 use rpcrdma_nfs::{Export, ExportTable, FileSystem, MemoryFileSystem, router};
 use rpcrdma_verbs::provider::Device as _;
 use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{RunningServers, ServerBuilder, ServerConfig};
+use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::TCP_PORT;
@@ -62,6 +63,9 @@ pub(super) struct Serve {
     /// starts even without rpcbind.
     #[arg(long)]
     rpcbind: bool,
+    /// Print a line of JSON for each event.
+    #[arg(long)]
+    json: bool,
     #[cfg(feature = "metrics")]
     #[command(flatten)]
     metrics: crate::exporter::Options,
@@ -108,8 +112,11 @@ impl Serve {
             let listed = std::fs::read_dir(&export.dir).map(drop);
             listed.map_err(|error| format!("{}: {error}", export.dir.display()))?;
         }
-        outln!("the configuration is valid: exports={}", exports.len());
-        Ok(())
+        let count = exports.len();
+        Ok(self.print(
+            format_args!("the configuration is valid: exports={count}"),
+            || json!({ "event": "valid", "exports": count }),
+        )?)
     }
 
     /// Serves exports until a signal arrives.
@@ -133,19 +140,36 @@ impl Serve {
 
         while signals.next().await == SignalAction::Reload {
             match self.reload(&exports, &control, make) {
-                Ok(count) => outln!("reloaded exports={count}"),
+                Ok(count) => self.print(
+                    format_args!("reloaded exports={count}"),
+                    || json!({ "event": "reloaded", "exports": count }),
+                )?,
                 Err(error) => eprintln!("rpcrdma: the earlier settings stay: {error}"),
             }
         }
         notify("STOPPING=1");
-        outln!("draining");
+        self.print(format_args!("draining"), || json!({ "event": "draining" }))?;
         drop(registration);
         tokio::select! {
             drained = server.drain() => drained?,
             () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),
             () = signals.end() => return Err("stopped before all calls had replies".into()),
         }
-        outln!("drained");
+        self.print(format_args!("drained"), || json!({ "event": "drained" }))?;
+        Ok(())
+    }
+
+    /// Prints a line of text, or a JSON object.
+    fn print(
+        &self,
+        text: fmt::Arguments<'_>,
+        json: impl FnOnce() -> Value,
+    ) -> Result<(), OutputError> {
+        if self.json {
+            outln!("{}", json());
+        } else {
+            outln!("{text}");
+        }
         Ok(())
     }
 
@@ -222,12 +246,21 @@ impl Serve {
             return Ok(());
         };
         let rdma = rdma.first();
-        let device = device.map(|device| &device.capabilities().name).zip(rdma);
-        let device = device.map(|(device, rdma)| format!(" rdma={rdma} device={device}"));
-        let device = device.unwrap_or_default();
+        let device = device.map(|device| &*device.capabilities().name);
         let exports = exports.exports();
         let paths = exports.iter().map(|export| export.settings().path.as_str());
         let paths: Vec<_> = paths.collect();
+        if self.json {
+            outln!(
+                "{}",
+                json!({ "event": "listening", "tcp": tcp, "rdma": rdma, "device": device,
+                    "exports": paths })
+            );
+            return Ok(());
+        }
+        let device = device.zip(rdma);
+        let device = device.map(|(device, rdma)| format!(" rdma={rdma} device={device}"));
+        let device = device.unwrap_or_default();
         let all: String = paths.iter().map(|path| format!(" export={path}")).collect();
         outln!("listening tcp={tcp}{device}{all}");
         outln!("mount on Linux, as root, with the address of this host for ADDR:");
