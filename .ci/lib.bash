@@ -14,11 +14,13 @@ TIMEFORMAT='%R %U %S'
 # Runs a command as the step $1. The script ends where one fails.
 step() {
     local name=$1
+    current=$name
     shift
     printf '\n== %s: %s\n' "$name" "$*"
     # Not on the left of `||`, where Bash would go on after errors in the command.
     { time (set -e && "$@") 2>&1 | tee "$logs/step"; } 2>"$logs/step.time"
     note "$name" "$logs/step"
+    current=
 }
 
 # Notes the times and the counts of the step $1, whose log is $2.
@@ -38,12 +40,14 @@ counted() {
         END { print closing != "" ? closing : passed + 0 " passed, " failed + 0 " failed" }' "$1"
 }
 
-# Prints the steps with their times, and how many tests passed, failed and were skipped.
+# Prints the steps that ended, with their times, the one that failed, and how many tests passed,
+# failed and were skipped.
 summary() {
     local skipped
     skipped=$(sort -u "$RPCRDMA_SKIPPED")
     printf '\n== What ran, in %d s: seconds passed, and of processors\n' "$SECONDS"
     printf '%s\n' "${ran[@]}"
+    [ -z "${current-}" ] || echo "Failed: $current"
     [ -z "$skipped" ] || printf 'Skipped:\n%s\n' "$skipped"
     printf '%s\n' "${totals[@]}" | awk -v skipped="$(grep -c . <<<"$skipped")" '
         { passed += $1; failed += $3 }
