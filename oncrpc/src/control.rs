@@ -1,4 +1,9 @@
 //! The control of a server: admission of peers, limits and counters.
+//!
+//! The lock of the table is held only to read and change the table: the hook, subscribers of
+//! `tracing` and the last owners of connections run without it, as they may call this module.
+//! Budgets are owned by permits and calls alone, because a peer's entry is removed if nothing else
+//! owns its budget.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +21,8 @@ use crate::permit::{Budget, ConnectionPermit, Counters, PermitState};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConnectRequest<'a> {
-    /// The peer's address, with its port.
+    /// The peer's address, with its port. An IPv4 address that a socket of IPv6 has as
+    /// `::ffff:192.0.2.1` is `192.0.2.1`.
     pub address: SocketAddr,
     /// The name of the transport, as in [`Peer`](crate::Peer).
     pub transport: &'static str,
@@ -27,17 +33,22 @@ pub struct ConnectRequest<'a> {
 impl<'a> ConnectRequest<'a> {
     /// Creates a request.
     #[must_use]
-    pub const fn new(address: SocketAddr, transport: &'static str, private_data: &'a [u8]) -> Self {
+    pub fn new(address: SocketAddr, transport: &'static str, private_data: &'a [u8]) -> Self {
+        let ip = address.ip().to_canonical();
         Self {
-            address,
+            address: if ip == address.ip() {
+                address
+            } else {
+                SocketAddr::new(ip, address.port())
+            },
             transport,
             private_data,
         }
     }
 }
 
-/// Describes why a peer may not connect. Over TCP the server only closes the connection and logs
-/// the reason.
+/// Describes why a peer may not connect. The server logs it. Over RDMA the client gets this text
+/// with the rejection; over TCP the connection is only closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RejectReason {
@@ -108,12 +119,14 @@ struct Inner {
 
 #[derive(Default)]
 struct Table {
-    /// The budgets of peers. Budgets of peers without connections and calls are removed when they
-    /// may be the majority.
+    /// The budgets of peers. When the map has doubled, budgets of peers without connections and
+    /// calls are removed.
     peers: HashMap<IpAddr, Arc<Budget>>,
     connections: Vec<Weak<PermitState>>,
-    /// The sizes at which entries of ended connections are removed.
-    sweep_at: [usize; 2],
+    /// The number of peers at which unused budgets are removed.
+    sweep_peers_at: usize,
+    /// The number of connections at which ended ones are removed.
+    sweep_connections_at: usize,
     last_warning: Option<Instant>,
 }
 
@@ -128,7 +141,8 @@ impl ServerControl {
     }
 
     /// Creates a control with a function that decides which peers may connect. It is called if the
-    /// limits allow the connection. It runs in the accept loop, and should not block.
+    /// limits allow the connection, on the thread or task that accepts connections, which waits for
+    /// it: it should not block.
     #[must_use]
     pub fn with_hook(
         limits: ServerLimits,
@@ -154,8 +168,8 @@ impl ServerControl {
     }
 
     /// Replaces the limits of a running server. Lower limits end nothing: connections stay open,
-    /// and calls in flight continue, but no others are accepted until there is room again. The
-    /// deadline of a handler follows from the limits at the arrival of its call.
+    /// and calls in flight continue, but no others are accepted until there is room again. A
+    /// handler has the [time](ServerLimits::handler_time) that was in force when its call arrived.
     ///
     /// ```
     /// use oncrpc::{ServerControl, ServerLimits};
@@ -170,7 +184,8 @@ impl ServerControl {
             budget,
             ..
         } = &*self.0;
-        // Peers that connect at the same time wait for the lock, and then find the new limits.
+        // The budget of a peer that connects meanwhile is created under this lock, from the new
+        // limits.
         let table = self.lock();
         current.replace(&limits);
         budget.replace_of_all(&limits);
@@ -197,9 +212,9 @@ impl ServerControl {
         admitted
     }
 
-    /// Returns the number of the first of several queues in which one more request to connect may
-    /// wait to be admitted. `lengths` are those of the queues. A transport calls this if requests
-    /// wait for the threads that admit them.
+    /// Returns the index of the first queue with room for one more request to connect. A transport
+    /// with several threads calls this: `lengths` are those of the threads' queues, in which
+    /// requests wait to be admitted.
     ///
     /// # Errors
     /// Each queue has reached the limit. The rejection is counted and logged.
@@ -234,7 +249,7 @@ impl ServerControl {
             ..
         } = &*self.0;
         let of_all = budget.place().map_err(RejectReason::Limit)?;
-        let peer = self.peer_budget(request.address.ip().to_canonical());
+        let peer = self.peer_budget(request.address.ip());
         let of_peer = peer.place().map_err(RejectReason::Limit)?;
         if let Some(hook) = &self.0.hook {
             hook(request)?;
@@ -252,18 +267,19 @@ impl ServerControl {
 
     fn peer_budget(&self, address: IpAddr) -> Arc<Budget> {
         let mut table = self.lock();
-        if table.peers.len() >= table.sweep_at[0] {
+        if table.peers.len() >= table.sweep_peers_at {
             table
                 .peers
                 .retain(|_, budget| Arc::strong_count(budget) > 1);
-            table.sweep_at[0] = 2 * table.peers.len() + 64;
+            table.sweep_peers_at = 2 * table.peers.len() + 64;
         }
         let new = || Arc::new(Budget::of_peer(&self.0.limits.get()));
         table.peers.entry(address).or_insert_with(new).clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every change is complete before anything can panic under the lock.
+        // A thread that panicked under the lock left the table valid: nothing that may panic comes
+        // between two steps of a change.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,10 +288,7 @@ impl ServerControl {
         let ConnectRequest {
             address, transport, ..
         } = request;
-        let now = Instant::now();
-        let last = &mut self.lock().last_warning;
-        if last.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL) {
-            *last = Some(now);
+        if self.lock().may_warn(Instant::now()) {
             tracing::warn!(peer = %address, transport, %reason, "connection rejected");
         } else {
             tracing::debug!(peer = %address, transport, %reason, "connection rejected");
@@ -293,6 +306,7 @@ impl ServerControl {
             reached: counters.reached(),
             ..ServerStats::default()
         };
+        // An upgraded connection may be dropped here, which must not happen under the lock.
         let connections = self.lock().connections.clone();
         for connection in connections.iter().filter_map(Weak::upgrade) {
             let (is_open, calls, bytes) = connection.usage();
@@ -307,12 +321,22 @@ impl ServerControl {
 
 impl Table {
     fn add(&mut self, permit: &ConnectionPermit) {
-        if self.connections.len() >= self.sweep_at[1] {
+        if self.connections.len() >= self.sweep_connections_at {
             self.connections
                 .retain(|connection| connection.strong_count() > 0);
-            self.sweep_at[1] = 2 * self.connections.len() + 64;
+            self.sweep_connections_at = 2 * self.connections.len() + 64;
         }
         self.connections.push(Arc::downgrade(permit.shared()));
+    }
+
+    /// Returns true if the last warning is old enough for another one, which is then the last.
+    fn may_warn(&mut self, now: Instant) -> bool {
+        let last = self.last_warning;
+        let may = last.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL);
+        if may {
+            self.last_warning = Some(now);
+        }
+        may
     }
 }
 
@@ -340,7 +364,7 @@ pub struct ServerStats {
     pub rejected: u64,
     /// The number of received calls.
     pub calls: u64,
-    /// The number of calls in flight, whose handlers wait.
+    /// The number of calls in flight: received, and not answered yet.
     pub calls_in_flight: usize,
     /// The number of bytes in flight, as [`ServerLimits::max_bytes`] counts them: arriving calls,
     /// calls in flight, and unsent replies.
@@ -349,8 +373,8 @@ pub struct ServerStats {
 }
 
 impl ServerStats {
-    /// Returns how often a limit was reached: a connection was rejected, closed or delayed, or a
-    /// handler timed out.
+    /// Returns how often a limit was reached. [`Limit`] says what happens then: a connection is
+    /// rejected, closed, or read later, or a handler is dropped.
     #[must_use]
     pub fn reached(&self, limit: Limit) -> u64 {
         self.reached[limit as usize]
@@ -413,6 +437,60 @@ mod tests {
         let error = control.admit(&request(1, 701)).unwrap_err();
         assert_eq!(error.to_string(), "port 701");
         assert_eq!(control.stats().rejected, 1);
+    }
+
+    #[test]
+    fn hook_sees_ipv4_addresses_as_such() {
+        let control = ServerControl::with_hook(ServerLimits::new(), |request| {
+            let is_loopback = request.address.ip().is_loopback();
+            is_loopback.then_some(()).ok_or_else(|| "no".into())
+        });
+        let admit = |ip: &str| {
+            let address = SocketAddr::new(ip.parse().unwrap(), 700);
+            control.admit(&ConnectRequest::new(address, "tcp", &[]))
+        };
+        assert!(admit("::ffff:127.0.0.1").is_ok());
+        assert!(admit("::1").is_ok());
+        assert!(admit("::ffff:192.0.2.1").is_err());
+    }
+
+    /// A subscriber that asks for the counters at each event.
+    struct Asking(ServerControl, Arc<Wakes>);
+
+    impl tracing::Subscriber for Asking {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            // `stats` takes the lock.
+            assert_eq!(self.0.stats().accepted, 0);
+            self.1.0.fetch_add(1, Relaxed);
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn subscribers_may_ask_for_the_counters() {
+        let control = ServerControl::new(ServerLimits::new().max_connections(0));
+        let events = Arc::new(Wakes::default());
+        let subscriber = Asking(control.clone(), events.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(control.admit(&request(1, 700)).is_err());
+            assert!(control.admit(&request(1, 700)).is_err());
+        });
+        assert_eq!(events.0.load(Relaxed), 2);
     }
 
     #[test]
