@@ -1,9 +1,10 @@
 //! Exports: how a file system is offered to clients.
 //!
-//! An [`Export`] has a file system and the rules for its clients. It only answers: MOUNT and NFS
-//! (through `ExportTable`) must ask `admits` before they serve a client, and the service must ask
-//! `check_writable` in each procedure that changes something. Paths are not checked here, and
-//! `ExportTable` compares them by components: `pub` and `/pub/` are the same as `/pub`.
+//! An [`Export`] has a file system and the rules for its clients. It decides, and its users must ask:
+//! `ExportTable` asks `admits` for each call of MOUNT and NFS, and each NFS procedure that changes
+//! something asks `check_writable`. `ExportTable` also compares paths by components, so `pub` and
+//! `/pub/` are the same as `/pub`, and finds the export of a file handle by the file system that owns
+//! the handle.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use oncrpc::{Context, RpcError};
 /// The user and group "nobody".
 const NOBODY: u32 = 65534;
 
-/// How a file system is offered: its path, the clients that may use it, and the users as whom the
-/// server executes their calls.
+/// How a file system is offered: its path, the clients that may use it, and the user for whom each
+/// call is executed.
 ///
 /// ```
 /// use rpcrdma_nfs::{Export, ExportSettings, MemoryFileSystem, Squash};
@@ -36,7 +37,8 @@ const NOBODY: u32 = 65534;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportSettings {
-    /// The path that clients mount. It should begin with `/`, which is not checked.
+    /// The path that clients mount. It is compared by components, so a `/` at its beginning
+    /// or end makes no difference.
     pub path: String,
     /// Whether the server rejects changes with NFS3ERR_ROFS.
     pub read_only: bool,
@@ -46,9 +48,9 @@ pub struct ExportSettings {
     pub anonymous_uid: u32,
     /// The group of the anonymous user.
     pub anonymous_gid: u32,
-    /// The networks whose clients may use the export; if empty, every client may use it. A client
-    /// of another network gets MNT3ERR_ACCES from MNT and NFS3ERR_STALE from NFS, as if its file
-    /// handles belonged to no export. So do clients of a transport without addresses.
+    /// The networks whose clients may use the export; if empty, every client may use it. Other
+    /// clients, and those of a transport without addresses, get MNT3ERR_ACCES from MNT and
+    /// NFS3ERR_STALE from NFS.
     pub networks: Vec<Network>,
 }
 
@@ -177,6 +179,7 @@ impl<F: FileSystem> Export<F> {
         Ok(())
     }
 
+    /// Returns true if the export is read-only: ACCESS then grants nothing that changes it.
     pub(crate) fn is_read_only(&self) -> bool {
         self.settings.read_only
     }

@@ -1,7 +1,10 @@
 //! Rejection of messages that break a rule.
 //!
-//! The table is RFC 8166, sections 4.5 and 4.6, which Version Two takes over (version-two-01,
-//! section 4.2.3), with decisions D12 to D15 of `spec/README.md`.
+//! [`Refusal::action`] is the table of RFC 8166, sections 4.5 and 4.6, which also applies to Version
+//! Two (version-two-01, section 4.2.3), with decisions D12 to D15 of `spec/README.md`. Its order
+//! matters: an error or a reply is never answered, whatever else is wrong with it, or two ends would
+//! exchange errors for ever. Errors of both versions are encoded as those of Version Two, whose
+//! numbers are the same.
 //!
 //! ```
 //! use rpcrdma_proto::error::{PeerError, RefusalAction, RefusalReason};
@@ -24,7 +27,7 @@ use crate::v2::MsgType;
 use crate::version::Version;
 use crate::xdr::{self, Encode};
 
-/// An error that a peer reports.
+/// An error message of either end: what this end reports about a message, or what the peer reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PeerError {
     /// The peer does not support the version: `ERR_VERS`, `RDMA2_ERR_VERS`.
@@ -63,7 +66,7 @@ pub enum RefusalReason {
     Payload,
     /// The RPC message has another XID than the header.
     Xid,
-    /// The RPC message has another direction than the header, or none.
+    /// The RPC message has another direction than the header, or is neither a call nor a reply.
     Direction,
     /// The chunks or transmissions of the message break a rule, or exceed a limit.
     Chunks(ChunkError),
@@ -71,9 +74,10 @@ pub enum RefusalReason {
     NotAccepted,
     /// The operation is unknown, or not accepted.
     Operation,
-    /// The consumer rejects the call, or no transfer method fits its reply.
+    /// The upper layer rejects the call, or no transfer method fits its reply.
     Rejected,
-    /// The peer reports the reply to the call broken, and the reply cannot be sent again.
+    /// The peer reported the transmissions of the reply to this call as broken, and the reply cannot
+    /// be sent again: the call is refused after all.
     BrokenReply,
 }
 
@@ -99,7 +103,7 @@ impl fmt::Display for RefusalReason {
     }
 }
 
-/// A message that breaks a rule, with the fields that an error message needs.
+/// A message that breaks a rule, with what determines the action, and what an error message needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The XID; zero if the message is too short.
@@ -110,7 +114,7 @@ pub struct Refusal {
     pub reason: RefusalReason,
     /// The direction, if the message states one.
     pub direction: Option<MsgType>,
-    /// Whether the procedure is an error.
+    /// Whether the message is itself an error message.
     pub error: bool,
 }
 
@@ -164,24 +168,24 @@ impl Refusal {
         }
     }
 
-    /// Returns the action to take. `ours` is whether the XID belongs to an outgoing call: a message
-    /// without a direction is then most likely its reply. `lowest` and `highest` are the supported
-    /// versions.
+    /// Returns the action to take. `is_own_xid` tells whether this end has a call in flight with
+    /// the XID: a message without a direction is then most likely its reply. `lowest` and `highest`
+    /// are the supported versions.
     ///
-    /// Errors, replies and messages without a trustworthy XID are never answered.
+    /// Errors, replies, `RDMA_DONE` and messages without a trustworthy XID are never answered.
     // spec: v2-5.2-a, v2-5.2-b, v2-4.2.3-a
     // spec: rfc8166-4.2.4-c, rfc8166-4.2.4-d, rfc8166-4.5-b, rfc8166-4.5-c, rfc8166-4.5-g
     // spec: rfc8166-4.5.1-a, rfc8166-4.5.2-a, rfc8166-4.6.1-b, rfc8166-4.6.2-b
     #[must_use]
-    pub fn action(&self, ours: bool, lowest: Version, highest: Version) -> RefusalAction {
+    pub fn action(&self, is_own_xid: bool, lowest: Version, highest: Version) -> RefusalAction {
         let reply = match self.direction {
             Some(direction) => direction == MsgType::Reply,
-            None => ours,
+            None => is_own_xid,
         };
         match self.reason {
             _ if self.error => RefusalAction::Drop,
             RefusalReason::Short | RefusalReason::Done => RefusalAction::Drop,
-            // A requester sends no errors (RFC 8166, section 4.2.4).
+            // Who receives a reply is a requester, which sends no errors (RFC 8166, section 4.2.4).
             _ if reply => RefusalAction::Drop,
             RefusalReason::Version => RefusalAction::Answer(PeerError::Versions {
                 low: lowest.number(),
@@ -205,8 +209,8 @@ impl Refusal {
     /// Writes the error message to the beginning of `buffer` with this credit value, and returns
     /// its length: 20 to 28 bytes.
     ///
-    /// The version is that of the message (RFC 8166, section 4.5), and the layout is that of all
-    /// versions.
+    /// The message has the version of the refused message, even if this end does not support it:
+    /// the layout of errors is the same in all versions (RFC 8166, section 4.5).
     ///
     /// # Errors
     /// `BufferFull`.
@@ -218,21 +222,21 @@ impl Refusal {
         buffer: &mut [u8],
     ) -> xdr::Result<usize> {
         let (xid, vers) = (self.xid, self.vers);
-        let of_two = |error| v2::XprtHdr {
+        let header = |error| v2::XprtHdr {
             xid,
             vers,
             credit,
             body: v2::Body::Error(error),
         };
         match error {
-            PeerError::Versions { low, high } => of_two(v2::Error::Vers(v2::ErrVers {
+            PeerError::Versions { low, high } => header(v2::Error::Vers(v2::ErrVers {
                 vers_low: low,
                 vers_high: high,
             }))
             .encode_to_slice(buffer),
             // ERR_CHUNK of Version One has the same number.
-            PeerError::Header => of_two(v2::Error::BadHeader).encode_to_slice(buffer),
-            PeerError::Operation => of_two(v2::Error::InvalOption).encode_to_slice(buffer),
+            PeerError::Header => header(v2::Error::BadHeader).encode_to_slice(buffer),
+            PeerError::Operation => header(v2::Error::InvalOption).encode_to_slice(buffer),
         }
     }
 }

@@ -229,7 +229,7 @@ impl ChannelCalls {
                 ..
             }) => return BeginOutcome::Waits(submission),
             Err(BeginError { error, .. }) => {
-                let kind = failure::of_begin(error);
+                let kind = failure::begin_error(error);
                 submission.fail(kind, Execution::NotExecuted);
             }
         }
@@ -289,7 +289,7 @@ impl ChannelCalls {
     ) {
         drop(driver.take_results(connection, xid));
         let Some(call) = self.remove(xid) else { return };
-        let (kind, execution) = failure::of_call(failure, is_sent);
+        let (kind, execution) = failure::call_error(failure, is_sent);
         let kind = match failure {
             CallFailure::TimedOut => {
                 let timeout = call.request().timeout.unwrap_or_default();

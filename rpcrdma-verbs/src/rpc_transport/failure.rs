@@ -1,4 +1,8 @@
-//! The errors of failed calls.
+//! The errors of failed calls: how failures of the engine (`rpcrdma-proto`) and of the driver become
+//! those of `oncrpc`.
+//!
+//! Callers retry a call that was not executed, so a call that was posted is never `NotExecuted`.
+//! Users may downcast the sources.
 
 use std::sync::Arc;
 
@@ -8,11 +12,12 @@ use rpcrdma_proto::connection::{CallFailure, CloseReason, SessionCallError};
 use crate::driver::OutgoingCallError;
 
 /// Returns the error of a call that the engine has ended, and whether the server executed it.
-/// `is_sent` is whether the server may have done so.
-pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Execution) {
+/// `is_sent` tells whether any Send with the call was posted, over any connection.
+pub(super) fn call_error(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Execution) {
     let execution = match failure {
         CallFailure::ReplyMemory => Execution::Executed,
-        // ERR_CHUNK also reports a reply that did not fit, after the call was executed.
+        // Not even ERR_CHUNK (`Peer(Header)`) is an exception: it also reports a reply that did not
+        // fit, after the call was executed.
         _ if is_sent => Execution::Unknown,
         _ => Execution::NotExecuted,
     };
@@ -27,7 +32,7 @@ pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Ex
     (kind, execution)
 }
 
-/// Returns the progress of a call whose deadline has passed.
+/// Returns the progress of a call whose deadline has passed on an established connection.
 pub(super) fn progress(is_sent: bool) -> Progress {
     if is_sent {
         Progress::NoReply
@@ -36,8 +41,8 @@ pub(super) fn progress(is_sent: bool) -> Progress {
     }
 }
 
-/// Returns the error of a call that could not begin.
-pub(super) fn of_begin(error: OutgoingCallError) -> CallErrorKind {
+/// Returns the error of a call that could not begin, and so was not executed.
+pub(super) fn begin_error(error: OutgoingCallError) -> CallErrorKind {
     match error {
         OutgoingCallError::Call(SessionCallError::Closed) => CallErrorKind::Shutdown,
         OutgoingCallError::Call(error) => CallErrorKind::Transport(Arc::new(error)),
@@ -78,8 +83,8 @@ mod tests {
                 NotExecuted,
             ),
         ] {
-            assert_eq!(of_call(failure, true).1, sent, "{failure:?}");
-            assert_eq!(of_call(failure, false).1, unsent, "{failure:?}");
+            assert_eq!(call_error(failure, true).1, sent, "{failure:?}");
+            assert_eq!(call_error(failure, false).1, unsent, "{failure:?}");
         }
     }
 }

@@ -357,7 +357,7 @@ impl<D: Device> LocalChannel<D> {
         let begun = driver.call(self.id, &mut params, |writer| {
             message::write(writer, header, &request.body, items)
         });
-        begun.map_err(|BeginError { error, .. }| failed(failure::of_begin(error)))
+        begun.map_err(|BeginError { error, .. }| failed(failure::begin_error(error)))
     }
 }
 

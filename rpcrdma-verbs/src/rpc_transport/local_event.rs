@@ -192,7 +192,7 @@ pub(super) fn completed<D: Device>(
         DriverEvent::CallFailed { xid, error, sent } => {
             let (driver, id) = connection;
             drop(driver.take_results(id, xid));
-            let (mut kind, execution) = failure::of_call(error, sent);
+            let (mut kind, execution) = failure::call_error(error, sent);
             if error == CallFailure::TimedOut {
                 // The user's `PendingCall` has the timeout.
                 kind = CallErrorKind::DeadlineExceeded {

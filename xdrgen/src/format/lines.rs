@@ -1,4 +1,9 @@
 //! Aligns and prints the lines of a formatted text.
+//!
+//! `super` divides the tokens into lines, and begins another line where
+//! [`ends_with_long_comment`](Line::ends_with_long_comment): a token behind such a comment would be
+//! lost in it. A formatted text is formatted to itself, which the tests of `xdrgen fmt` check on
+//! every schema.
 
 use super::pieces::{Piece, PieceKind, width};
 use crate::parse::lexer::TokenKind;
@@ -6,16 +11,17 @@ use crate::parse::lexer::TokenKind;
 /// The width of one level of indentation.
 const INDENT: usize = 4;
 
-/// The widest code that determines the column of the comments beside it and its neighbours.
+/// Comments of neighbouring lines share a column, which is to the right of their code. Code that is
+/// wider than this does not move the column.
 const ALIGNED: usize = 44;
 
-/// A comment without code before it, or after the code of its line.
+/// A comment that begins its line or ends it. Comments between tokens are part of the code.
 #[derive(Clone, Debug)]
 pub(super) struct Remark {
     text: String,
     /// The column at which it began before formatting.
     column: usize,
-    /// Whether nothing can follow it on its line.
+    /// Whether no token can follow it on its line.
     is_last: bool,
 }
 
@@ -25,13 +31,13 @@ pub(super) struct Line {
     pub(super) blank_before: bool,
     /// The number of levels.
     pub(super) indent: usize,
-    /// The tokens, with blanks.
+    /// The tokens, and the comments between them, with blanks; or the verbatim text.
     pub(super) code: String,
     /// The first token.
     pub(super) first: Option<TokenKind>,
     /// Whether the line begins with `case` or `default`.
     pub(super) is_label: bool,
-    /// Whether the line continues the item of the line before.
+    /// Whether the line continues the declaration or member of the line before.
     pub(super) continues: bool,
     /// Whether the lines are printed without a change.
     is_verbatim: bool,
@@ -55,7 +61,7 @@ impl Line {
         self.code.is_empty() && self.comments.is_empty()
     }
 
-    /// Adds a token after the comments.
+    /// Adds a token. Comments before it become part of the code.
     pub(super) fn push(&mut self, text: &str, spaced: bool) {
         let after_comment = !self.comments.is_empty();
         for comment in std::mem::take(&mut self.comments) {
@@ -84,7 +90,8 @@ impl Line {
         self.comments.iter().any(|comment| comment.is_last)
     }
 
-    /// Notes that the next token is the `=` of an enum's member.
+    /// Records that the next token is the `=` of an enum's member. It is not aligned behind comments
+    /// or in a continued line.
     pub(super) fn mark_equal(&mut self) {
         if self.comments.is_empty() && !self.continues {
             self.equal = Some(self.code.len());

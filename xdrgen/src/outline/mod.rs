@@ -1,4 +1,9 @@
-//! Finds the pages and sections of a document, which diagnostics and documentation refer to.
+//! Finds the pages and sections of a document: reports and the documentation of generated code name
+//! them, and manifests select sections by number.
+//!
+//! Plain text does not mark its headings. They are recognized by their form and their number, so a
+//! change here has to be tried on many documents: the tests below have the forms of RFCs and drafts,
+//! and `tests/drafts.rs` has the drafts of `spec/`.
 
 pub(crate) mod markdown;
 pub(crate) mod page;
@@ -29,11 +34,11 @@ pub struct Outline {
 /// The syntax of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// Lines, as the RFC Editor prints them.
+    /// Plain text, as the RFC Editor prints it, and all files that are neither of the others.
     Text,
     /// RFCXML (RFC 7991).
     Xml,
-    /// Markdown with fences.
+    /// Markdown, whose code blocks are fences.
     Markdown,
 }
 
@@ -70,8 +75,8 @@ impl Syntax {
 /// Finds the pages and sections of a document of plain text.
 ///
 /// The number of a heading must be a plausible successor of the previous heading's number; this
-/// distinguishes headings from items of a list. Entries of the table of contents have dot leaders,
-/// or are dropped when the first heading appears again.
+/// distinguishes headings from items of a list. A table of contents is recognized by its dot leaders.
+/// One without them looks like headings, which are dropped when the first of them appears again.
 #[must_use]
 pub fn outline(text: &str) -> Outline {
     Outline {
@@ -121,8 +126,9 @@ fn sections(text: &str) -> Vec<Section> {
 /// The width of a line in a draft.
 const WIDTH: usize = 72;
 
-/// Returns the continuation of a heading's title on the lines after `at`. Returns `None` if these
-/// lines show that line `at` begins a paragraph.
+/// Returns the continuation of a heading's title on the lines after `at`, where the next word
+/// had no room before. Returns `None` if line `at` begins a paragraph instead, such as an item of a
+/// list: it ends with a full stop, or continues for longer.
 fn title(lines: &[&str], at: usize) -> Option<String> {
     let mut title = String::new();
     let mut last = lines[at];
@@ -147,7 +153,7 @@ fn title(lines: &[&str], at: usize) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Number {
     appendix: bool,
-    /// The parts as written. An appendix's letter is its position in the alphabet, starting at 1.
+    /// The parts, with trailing zeros as written. An appendix's letter is its position in the alphabet, starting at 1.
     parts: Vec<u32>,
 }
 

@@ -1,8 +1,13 @@
-//! The requester's part of rtrext-02: reserved receives, and the errors that its calls met.
+//! The requester's part of rtrext-02, which transfers an RPC message in several Sends
+//! (transmissions, a group): reserved receives, and the errors that calls in groups met.
+//!
+//! The owner checks reservations against the receives that it posts, and returns what it reserved
+//! when a call ends. It calls `give_up` and `expect_stale` only for the call that is in the slot:
+//! they replace the record of any other.
 
 use alloc::vec::Vec;
 
-/// The state of a requester that sends calls in transmissions.
+/// The state of a requester that sends calls in groups.
 #[derive(Default, Debug)]
 pub(in crate::connection) struct GroupCalls {
     /// The number of receives reserved for replies in several transmissions.
@@ -14,13 +19,14 @@ pub(in crate::connection) struct GroupCalls {
 /// The errors that one call met in transmissions.
 #[derive(Clone, Copy, Default, Debug)]
 struct GroupErrors {
-    /// The age of the call. No two calls have the same, so that the next call in the slot has no
-    /// errors.
+    /// The age of the call, a number that no other call of the connection has. The record of an
+    /// earlier call in the slot therefore does not apply to the next.
     age: u64,
-    /// Whether the call continues without rtrext-02, since the peer reported it as broken or does
-    /// not know its operation.
+    /// Whether the call continues without rtrext-02: the peer reported its group as broken, or does
+    /// not know the operation of the extension.
     given_up: bool,
-    /// The number of errors that its first transmissions may still cause.
+    /// The number of errors to ignore: those which transmissions of its earlier attempts may still
+    /// cause.
     stale: u32,
 }
 
@@ -54,14 +60,15 @@ impl GroupCalls {
             .is_some_and(|errors| !core::mem::replace(&mut errors.given_up, true))
     }
 
-    /// Expects more errors, which earlier transmissions of a call cause.
+    /// Sets how many errors the transmissions of a call's earlier attempts may still cause.
     pub(in crate::connection) fn expect_stale(&mut self, call: CallRef, count: u32) {
         if let Some(errors) = self.errors_mut(call) {
             errors.stale = count;
         }
     }
 
-    /// Returns whether an error is one of those that earlier transmissions of a call cause.
+    /// Returns true if an error is one of those that transmissions of earlier attempts may cause,
+    /// and counts it.
     pub(in crate::connection) fn take_stale(&mut self, (slot, age): CallRef) -> bool {
         let has_stale = |errors: &&mut GroupErrors| errors.age == age && errors.stale > 0;
         let Some(errors) = self.errors.get_mut(slot).filter(has_stale) else {
@@ -75,7 +82,8 @@ impl GroupCalls {
         self.errors.get(slot).filter(|errors| errors.age == age)
     }
 
-    /// Returns the errors of a call, which has none if the slot has those of an earlier call.
+    /// Returns the record of the call that is in the slot. The record of another call is replaced by
+    /// an empty one.
     fn errors_mut(&mut self, (slot, age): CallRef) -> Option<&mut GroupErrors> {
         if self.errors.len() <= slot {
             self.errors.resize(slot + 1, GroupErrors::default());

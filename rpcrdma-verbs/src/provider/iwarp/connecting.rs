@@ -1,4 +1,8 @@
-//! Connections in their setup: the request and reply of MPA, over non-blocking sockets.
+//! Connections in their setup, over non-blocking sockets: the initiator's request and the reply to
+//! it, and the request that a responder receives (its reply is sent when the user accepts).
+//!
+//! The owner polls the sockets, limits the time, and closes a socket whose setup failed. It does not
+//! continue a setup that has ended.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -22,7 +26,7 @@ pub(super) struct Connecting {
     sent: usize,
 }
 
-/// A connection that a peer initiates, until its request is complete.
+/// A connection that a peer initiates, until the peer's request is complete.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) socket: OwnedFd,
@@ -36,28 +40,29 @@ pub(super) struct Incoming {
 pub(super) enum SetupFailure {
     /// The peer has rejected it, with private data.
     Rejected(Vec<u8>),
-    /// Another error.
-    Error(Option<VerbError>),
+    /// The setup failed, on either side or on the way.
+    Error(VerbError),
 }
 
 impl SetupFailure {
-    pub(super) fn of(error: Errno, address: SocketAddr) -> Self {
+    /// Returns the failure by an error of the socket.
+    pub(super) fn of_socket(error: Errno, address: SocketAddr) -> Self {
         let cause = match error {
             Errno::CONNREFUSED => Cause::Unreachable(address),
             error => Cause::System(error.into()),
         };
-        Self::Error(Some(VerbError {
+        Self::Error(VerbError {
             verb: "connect",
             cause,
-        }))
+        })
     }
 
     fn of_protocol(error: SetupError) -> Self {
         let cause = Cause::System(std::io::Error::other(error));
-        Self::Error(Some(VerbError {
+        Self::Error(VerbError {
             verb: "connect",
             cause,
-        }))
+        })
     }
 }
 
@@ -76,12 +81,13 @@ impl Connecting {
         }
     }
 
-    /// Returns true if the request waits for room in the socket.
+    /// Returns true if the request, or a part of it, waits for the socket: it is not connected, or
+    /// has no room.
     pub(super) fn is_sending(&self) -> bool {
         self.sent < self.request.len()
     }
 
-    /// Continues as far as the socket allows. Returns the negotiated parameters once they are
+    /// Continues as far as the socket allows. Returns the negotiated parameters once the reply is
     /// complete.
     pub(super) fn advance(
         &mut self,
@@ -89,7 +95,7 @@ impl Connecting {
     ) -> Result<Option<MpaEstablished>, SetupFailure> {
         // rfc: 5044-7.1-a, 5044-8-e, 6581-9.1-g, 6581-9.1-h
         let address = self.address;
-        let failure = |error| SetupFailure::of(error, address);
+        let failure = |error| SetupFailure::of_socket(error, address);
         if self.is_sending() {
             socket::error(socket).map_err(failure)?;
             let rest = &self.request[self.sent..];
@@ -99,7 +105,7 @@ impl Connecting {
                 Err(error) => return Err(failure(error)),
             }
         }
-        // The bytes after the reply belong to the stream.
+        // No more than the reply is read: the bytes after it belong to the stream.
         let mut reply = [0; 32];
         loop {
             let missing = self.initiator.missing().clamp(1, reply.len());
@@ -116,7 +122,7 @@ impl Connecting {
                     return Err(SetupFailure::Rejected(self.initiator.rejection().to_vec()));
                 }
                 Err(error) => {
-                    // If there is no room for the Terminate, the connection is just closed.
+                    // Without room for the Terminate, the owner closes the connection without it.
                     let terminate = IoSlice::new(self.initiator.terminate());
                     let _ = socket::send(socket, &[terminate]);
                     return Err(SetupFailure::of_protocol(error));
@@ -136,8 +142,8 @@ impl Incoming {
         }
     }
 
-    /// Continues as far as the socket allows. Returns the request once it is complete, or an error
-    /// if the connection must be closed.
+    /// Continues as far as the socket allows. Returns the request once it is complete. After an
+    /// error the connection must be closed; `None` is an error of the socket, or its end.
     pub(super) fn advance(&mut self) -> Result<Option<MpaRequest>, Option<SetupError>> {
         let mut frame = [0; 1024];
         loop {

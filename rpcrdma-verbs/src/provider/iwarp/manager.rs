@@ -215,7 +215,7 @@ impl IwarpConnectionManager {
             if let Some(setup) = self.remove(token) {
                 tracing::debug!("a connection was not set up in time");
                 if let Setup::Connecting(connecting) = setup {
-                    let failure = SetupFailure::of(Errno::TIMEDOUT, connecting.address);
+                    let failure = SetupFailure::of_socket(Errno::TIMEDOUT, connecting.address);
                     self.fail(&connecting, failure);
                 }
             }
@@ -349,7 +349,7 @@ impl IwarpConnectionManager {
         };
         let (rejected, private_data, error) = match failure {
             SetupFailure::Rejected(data) => (true, data, None),
-            SetupFailure::Error(error) => (false, Vec::new(), error),
+            SetupFailure::Error(error) => (false, Vec::new(), Some(error)),
         };
         self.events.push(ConnectionEvent::Failed {
             queue_pair: qp.number,
@@ -411,7 +411,7 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
                 self.add(token, Setup::Connecting(connecting));
             }
             // As on a device, the failure is reported later.
-            Err(error) => self.fail(&connecting, SetupFailure::of(error, address)),
+            Err(error) => self.fail(&connecting, SetupFailure::of_socket(error, address)),
         }
         Ok(pair)
     }
