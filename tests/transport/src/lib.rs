@@ -13,6 +13,7 @@ pub mod block;
 pub mod capture;
 pub mod device_source;
 pub mod ends;
+pub mod faulty_tcp;
 pub mod random;
 pub mod traffic;
 

@@ -1,5 +1,5 @@
-//! Clients and a server on a fabric with faults: every call ends once, with its results or with an
-//! error.
+//! Clients and a server on a fabric with faults, and over iWARP with TCP streams that are divided,
+//! delayed, damaged and cut: every call ends once, with its results or with an error.
 //!
 //! `RPCRDMA_SOAK_SECONDS` sets the duration of each test (default 3), and `RPCRDMA_SOAK_SEED` the
 //! seed.
@@ -15,9 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rpcrdma_transport_tests::ends::any_address;
+use rpcrdma_transport_tests::faulty_tcp::FaultyTcp;
 use rpcrdma_transport_tests::random::{Random, begin};
 use rpcrdma_transport_tests::traffic::{Caller, Host, PATIENCE, settle};
 use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
 
 fn device(fabric: &Arc<Fabric>, number: u64) -> SoftwareDevice {
@@ -102,6 +104,44 @@ fn calls_end_once_in_spite_of_faults() {
     host.end();
     total.iter().for_each(|tally| println!("{tally:?}"));
     assert!(total.iter().map(|tally| tally.answered).sum::<u64>() > 100);
+}
+
+#[test]
+fn calls_over_iwarp_end_once_in_spite_of_faults() {
+    let (seed, end) = begin();
+    let mut random = Random(seed);
+    let device = || {
+        IwarpDevice::new(IwarpConfig {
+            // A damaged length lets an end wait for the rest of an FPDU.
+            fpdu_timeout: Duration::from_millis(200),
+            setup_timeout: Duration::from_millis(200),
+            ..IwarpConfig::default()
+        })
+    };
+    let mut host = Host::new(&device(), any_address());
+    let proxy = FaultyTcp::new(host.server.local_addr(), random.next_u64());
+    let mut callers: Vec<Caller<IwarpDevice>> = (0..4)
+        .map(|number| Caller::new(&device(), proxy.address(), number, seed))
+        .collect();
+    while Instant::now() < end {
+        let at = random.below(5) as usize;
+        match callers.get_mut(at) {
+            Some(caller) => caller.step(),
+            None => host.step(&mut random),
+        }
+        callers.iter().for_each(Caller::assert_moving);
+    }
+    println!("{:?}", proxy.injected());
+    proxy.calm();
+    settle(&mut callers, &mut host, &mut random);
+    let total: Vec<_> = callers.into_iter().map(Caller::end).collect();
+    assert_eq!(host.ended, host.begun);
+    host.end();
+    total.iter().for_each(|tally| println!("{tally:?}"));
+    assert!(total.iter().map(|tally| tally.answered).sum::<u64>() > 100);
+    for count in [&proxy.injected().cuts, &proxy.injected().damages] {
+        assert!(count.load(Ordering::Relaxed) > 0, "{:?}", proxy.injected());
+    }
 }
 
 /// Decrements the number of running threads when a thread ends, even after a panic.
