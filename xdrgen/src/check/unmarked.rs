@@ -134,7 +134,7 @@ impl<'m> Lines<'m> {
                         Place::BesideMarked => true,
                         Place::Copy => return open,
                         Place::Block => open,
-                        Place::Unnamed | Place::Text => {
+                        Place::Unnamed | Place::Untyped | Place::Text => {
                             open && self.looks_like_xdr(sources, *paragraph)
                         }
                     };
@@ -230,16 +230,25 @@ impl<'m> Lines<'m> {
         paragraph: Paragraph,
         open: Option<(&'static str, Span)>,
     ) -> Diagnostic {
+        let untyped = paragraph.place == Place::Untyped;
+        let label = match untyped {
+            true => "its block has no type",
+            false => "no `///` at its start",
+        };
         let message = match (open, paragraph.place) {
+            (_, Place::Untyped) => "XDR in a block without the type `xdr` is not compiled",
             (None, Place::BesideMarked) => "a line without `///` is not compiled",
             (None, _) => "XDR without `///` is not compiled",
             (Some(_), _) => "a line without `///` interrupts the XDR, and is not compiled",
         };
         let span = self.span(document, paragraph.first);
-        let mut found =
-            Diagnostic::new(Code::UnmarkedLine, span, message).label("no `///` at its start");
+        let mut found = Diagnostic::new(Code::UnmarkedLine, span, message).label(label);
         if let Some((what, span)) = open {
             found = found.note_at(span, format!("{what} has not ended there"));
+        }
+        if untyped {
+            return found
+                .note("name the language of the block: `xdr`, or `text` and it is a figure");
         }
         for number in paragraph.first..=paragraph.last.min(paragraph.first + MAX_FIXES - 1) {
             let span = self.span(document, number);
