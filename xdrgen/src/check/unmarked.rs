@@ -33,7 +33,8 @@ pub(crate) fn check(
     if gaps.len() < 2 {
         return;
     }
-    let opened = interruptions(sources, xdr, &gaps);
+    let fragments = sources.document(document).is_extension();
+    let opened = interruptions(sources, xdr, &gaps, fragments);
     let lines = Lines::new(sources, document, markers);
     let defined: HashSet<&str> = specification
         .definitions
