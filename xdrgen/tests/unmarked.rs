@@ -361,6 +361,11 @@ fn the_only_marker_of_a_block_without_a_language_is_not_lost() {
             let text = document(["const A = 1;", &lost, ""]);
             assert_eq!(reported_in(form, &text), [place(&text, &lost)], "{text}");
         }
+        // The block of another language has that type.
+        if form == md {
+            let text = "~~~ xdr\n/// const A = 1;\n~~~\n~~~ c\nstruct b { int x; };\n~~~\n";
+            assert_eq!(reported_in(form, text), []);
+        }
         for figure in ["+---+\n| a |\n+---+", "a b c;", "const A = 1;"] {
             for typed in ["/// const A = 1;", "const A = 1;"] {
                 let text = document([typed, figure, ""]);

@@ -247,10 +247,19 @@ impl<'m> Lines<'m> {
         if let Some((what, span)) = open {
             found = found.note_at(span, format!("{what} has not ended there"));
         }
-        if untyped {
-            return found
-                .note("name the language of the block: `xdr`, or `text` and it is a figure");
+        match untyped {
+            true => found.note("give the block the type `xdr`, or that of its own language"),
+            false => self.with_fixes(document, paragraph, found),
         }
+    }
+
+    /// Adds the fixes that restore the markers of a paragraph.
+    fn with_fixes(
+        &self,
+        document: &Document,
+        paragraph: Paragraph,
+        mut found: Diagnostic,
+    ) -> Diagnostic {
         for number in paragraph.first..=paragraph.last.min(paragraph.first + MAX_FIXES - 1) {
             let span = self.span(document, number);
             let content = document.line(number).get(self.columns(document, number));
