@@ -22,6 +22,8 @@ macro_rules! kinds {
             Name,
             /// A constant of 64 bits.
             Number,
+            /// Text in quotation marks, which only a constant has (an extension of rpcgen).
+            Text,
             /// A malformed name or number. It was reported, and the grammar accepts it as either.
             Malformed,
             /// The end of the text.
@@ -181,15 +183,7 @@ impl<'t> Lexer<'t> {
             ),
             Piece::Sign(kind) => self.push(kind, taken, span),
             Piece::Word => self.word(taken, span),
-            Piece::Quoted => {
-                self.report(
-                    Code::InvalidToken,
-                    span,
-                    "quoted text",
-                    "XDR has only numbers",
-                );
-                self.push(TokenKind::Malformed, taken, span);
-            }
+            Piece::Quoted => self.push(TokenKind::Text, taken, span),
             Piece::Junk => {
                 let message = format!("`{}` is not part of XDR", taken.escape_debug());
                 self.report(Code::InvalidToken, span, message, "not XDR");

@@ -4,6 +4,7 @@
 //! [`expect_value`] and [`value_or_zero`] never fail: they report a missing value, and the caller
 //! goes on without it or with zero, so that one mistake leads to one error. A number that the lexer
 //! could not read ([`TokenKind::Malformed`]) has been reported there, and gets a value silently.
+//! Quoted text ([`TokenKind::Text`]) is reported, and gets a value too.
 
 use nom::Parser;
 use nom::branch::alt;
@@ -25,7 +26,22 @@ pub(super) fn value(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {
         span: name.span,
         kind: ValueExprKind::Name(name.name),
     });
-    alt((constant, name)).parse(input)
+    alt((constant, name, quoted)).parse(input)
+}
+
+/// Reports quoted text in the place of a number.
+fn quoted(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {
+    let (rest, text) = token(TokenKind::Text).parse(input)?;
+    let found = Diagnostic::new(Code::InvalidToken, text.span, "quoted text is not a number");
+    input.error(found.label("expected a number or a name"));
+    let kind = ValueExprKind::Number(0);
+    Ok((
+        rest,
+        ValueExpr {
+            span: text.span,
+            kind,
+        },
+    ))
 }
 
 fn constant(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {

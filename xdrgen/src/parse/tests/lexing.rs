@@ -63,7 +63,10 @@ fn malformed_numbers() {
         "1:11 wide-constant a constant of more than 64 bits\n"
     );
     assert_eq!(number("-9223372036854775808"), "");
-    assert_eq!(number("\"text\""), "1:11 invalid-token quoted text\n");
+    assert_eq!(
+        reported("typedef int a[\"text\"];"),
+        "1:15 invalid-token quoted text is not a number\n"
+    );
     assert_eq!(fixed("const A = 0x10'00;"), "const A = 0x1000;");
 }
 
