@@ -52,6 +52,13 @@ pub enum DefinitionKind {
         /// The value.
         value: ValueExpr,
     },
+    /// `const A = "text";` (an extension of rpcgen).
+    Text {
+        /// The text, without the quotation marks.
+        value: String,
+        /// The position of the text.
+        span: Span,
+    },
     /// `typedef T name;`. The name of the declaration is that of the definition.
     Typedef(Declaration),
     /// `enum name { .. };`
@@ -324,7 +331,7 @@ impl Definition {
         };
         names.add(&self.name);
         match &self.kind {
-            DefinitionKind::Const { .. } => {}
+            DefinitionKind::Const { .. } | DefinitionKind::Text { .. } => {}
             DefinitionKind::Typedef(declaration) => names.visit_type(&declaration.ty),
             DefinitionKind::Enum(body) => names.visit_enum(body),
             DefinitionKind::Struct(body) => names.visit_struct(body),
@@ -444,6 +451,7 @@ pub fn visit_references<'a>(definition: &'a Definition, visit: &mut impl FnMut(&
             ty.iter().for_each(|ty| visit_type(ty, visit));
             visit_value(value, visit);
         }
+        DefinitionKind::Text { .. } => {}
         DefinitionKind::Typedef(declaration) => visit_declaration(declaration, visit),
         DefinitionKind::Enum(body) => visit_enum(body, visit),
         DefinitionKind::Struct(body) => body

@@ -162,6 +162,8 @@ codes! {
         in C, and is ignored.";
     WideConstant "wide-constant" warn "A constant has more than 64 bits: it can be compared, and \
         is no value of a type of XDR.";
+    StringConstant "string-constant" warn "A constant is a string, as rpcgen accepts: it becomes a \
+        `&str`, and no bound or value can use it.";
     ZeroCopyOpaque "zero-copy-opaque" warn "`zcopaque`, an extension of libevpl, is used: an \
         opaque that is eligible for direct data placement.";
     Package "package" warn "A `package` is used, an extension of other compilers, and ignored.";

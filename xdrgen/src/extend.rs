@@ -185,6 +185,8 @@ fn extend(target: &mut Definition, mut other: Definition) -> Option<Definition> 
         }
         (DefinitionKind::Const { value, .. }, DefinitionKind::Const { value: again, .. })
             if value.kind == again.kind => {}
+        (DefinitionKind::Text { value, .. }, DefinitionKind::Text { value: again, .. })
+            if value == again => {}
         (DefinitionKind::Typedef(first), DefinitionKind::Typedef(again))
             if first.is_same_as(again) => {}
         _ => return Some(other),

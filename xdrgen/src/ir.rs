@@ -192,14 +192,46 @@ pub struct Constant {
     pub name: String,
     /// The name in Rust.
     pub rust: String,
-    /// The type, an integer; a 64-bit integer if the value has more bits than any XDR type.
-    pub ty: Primitive,
-    /// The value. It is in the range of the type, unless it has more than 64 bits.
-    pub value: i128,
+    /// The value.
+    pub value: ConstantValue,
     /// The span of the name.
     pub span: Span,
     /// The position of the definition.
     pub origin: Origin,
+}
+
+/// The value of a [`Constant`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConstantValue {
+    /// A number, and its type.
+    Number {
+        /// The type, an integer; a 64-bit integer if the value has more bits than any XDR type.
+        ty: Primitive,
+        /// The value. It is in the range of the type, unless it has more than 64 bits.
+        value: i128,
+    },
+    /// A string, without the quotation marks (an extension of rpcgen).
+    Text(String),
+}
+
+impl ConstantValue {
+    /// Returns the number; `None` for a string.
+    #[must_use]
+    pub fn number(&self) -> Option<i128> {
+        match self {
+            Self::Number { value, .. } => Some(*value),
+            Self::Text(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for ConstantValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number { value, .. } => write!(f, "{value}"),
+            Self::Text(text) => write!(f, "\"{text}\""),
+        }
+    }
 }
 
 /// A named type.

@@ -187,6 +187,9 @@ fn is_same_constant(one: &Definition, other: &Definition) -> bool {
         (DefinitionKind::Const { value: one, .. }, DefinitionKind::Const { value: other, .. }) => {
             one.kind == other.kind
         }
+        (DefinitionKind::Text { value: one, .. }, DefinitionKind::Text { value: other, .. }) => {
+            one == other
+        }
         _ => false,
     }
 }

@@ -91,6 +91,41 @@ fn a_string_may_lack_its_bound() {
 }
 
 #[test]
+fn a_constant_may_be_a_string() {
+    let xdr = "const HEXMODULUS = \"d4a0ba02\"; const EMPTY = \"\";";
+    let expected = [
+        "pub const HEXMODULUS: &str = \"d4a0ba02\";",
+        "pub const EMPTY: &str = \"\";",
+    ];
+    accepted(xdr, Code::StringConstant, &expected);
+    let opaque = "const TEXT = \"a\"; typedef opaque a[TEXT];";
+    insta::assert_snapshot!(check(opaque).report(Style::Plain));
+    for used in [
+        "typedef string a<TEXT>;",
+        "enum e { A = TEXT };",
+        "const OTHER = TEXT;",
+        "union u switch (int a) { case TEXT: void; };",
+        "program P { version V { void NULLPROC(void) = TEXT; } = 1; } = 1;",
+    ] {
+        let report = check(&format!("const TEXT = \"a\"; {used}")).report(Style::Plain);
+        let message = "error[wrong-kind]: expected a number, but `TEXT` is a string";
+        assert!(report.contains(message), "{used}: {report}");
+    }
+    for (wrong, message) in [
+        ("const A = \"a\\n\";", "a `\\` in a string"),
+        ("enum e { A = \"a\" };", "quoted text is not a number"),
+        ("const int A = \"a\";", "quoted text is not a number"),
+        ("struct s { int \"a\"; };", "expected a name, found `\"a\"`"),
+        ("const A = \"a;", "`\\\"` is not part of XDR"),
+        ("const A = \"a\"; const A = \"b\";", "`A` is defined twice"),
+        ("const A = \"a\"; typedef A b;", "`A` is not a type"),
+    ] {
+        let report = check(wrong).report(Style::Plain);
+        assert!(report.contains(message), "{wrong}: {report}");
+    }
+}
+
+#[test]
 fn a_constant_may_have_more_than_64_bits() {
     let xdr = "const P = 0xffffffff00000001000000000000ffff; const Q = -9223372036854775809;";
     let wide = xdr.replace("0xffff", "0x7fff");

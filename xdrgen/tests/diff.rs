@@ -49,6 +49,16 @@ fn constants() {
             "C const `C`: it was added, with the value 3",
         ],
     );
+    assert_changes(
+        "const A = \"a\"; const B = \"1\"; const C = \"c\";",
+        "const A = \"b\"; const B = 1; const D = \"d\";",
+        &[
+            "B const `A`: the value is \"b\", it was \"a\"",
+            "B const `B`: the value is 1, it was \"1\"",
+            "C const `C`: it was removed",
+            "C const `D`: it was added, with the value \"d\"",
+        ],
+    );
 }
 
 #[test]

@@ -120,6 +120,80 @@ fn an_extension_adds_members_arms_and_procedures() {
     }
 }
 
+/// An extension document may be markdown or text, and its XDR fragments or whole definitions.
+#[test]
+fn extensions_of_each_format_are_merged() {
+    let whole = [
+        "enum op { PUT = 2 };",
+        "union args switch (op which) {\ncase PUT:\n  opaque put<>;\n};",
+    ];
+    let fragments = [
+        "/* to be added to enum op */\n  PUT = 2,",
+        "/* New arms of union args: */\n  case PUT: opaque put<>;",
+    ];
+    let last_member = ["/* enum op */\n  PUT = 2", fragments[1]];
+    let marked =
+        |text: &str| -> String { text.lines().map(|line| format!("/// {line}\n")).collect() };
+    for blocks in [whole, fragments, last_member] {
+        let fence = |block: &str| format!("~~~ xdr\n{block}\n~~~\n\nProse about `PUT`.\n\n");
+        let [md, marked_md] = [
+            blocks.map(fence).concat(),
+            blocks.map(|block| fence(marked(block).trim_end())).concat(),
+        ];
+        let txt = blocks.map(|block| {
+            let lines = marked(block);
+            let lines: String = lines.lines().map(|line| format!("   {line}\n")).collect();
+            format!("1.  XDR\n\n   Prose.\n\n{lines}\n")
+        });
+        for (name, text) in [
+            ("more.md", md),
+            ("more.md", marked_md),
+            ("more.txt", txt.concat()),
+        ] {
+            let manifest = format!(
+                "[[module]]\npath = \"a\"\ndocuments = [\"base.x\"]\nextends = [\"{name}\"]\n"
+            );
+            let folder = Folder::new()
+                .with("base.x", BASE)
+                .with(name, &text)
+                .with("xdrgen.toml", manifest);
+            let config = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
+            let checked = config.check();
+            assert!(
+                !checked.has_errors(),
+                "{text}: {}",
+                checked.report(Style::Plain)
+            );
+            let content = &checked.generate().expect("no errors")[0].content;
+            for part in ["Put = 2", "Put("] {
+                assert!(content.contains(part), "{part}, {text}: {content}");
+            }
+        }
+    }
+}
+
+/// In an extension document too, no line of an arm or a definition is lost.
+#[test]
+fn a_lost_marker_in_an_extension_is_reported() {
+    for (lines, lost) in [
+        (["/// /* enum op */", "/// PUT = 2,", "DROP = 3,"], 3),
+        (
+            ["/// /* union args */", "/// case PUT:", "  opaque put<>;"],
+            3,
+        ),
+        (["/// enum op {", "  PUT = 2", "/// };"], 2),
+    ] {
+        let text = format!("{}\n/// const LAST = 1;\n", lines.join("\n"));
+        let folder = Folder::new().with("base.x", BASE).with("more.txt", text);
+        let module = Module::new("a").document(folder.path("base.x"));
+        let module = module.extension(folder.path("more.txt"));
+        let checked = Config::new().module(module).check();
+        let report = checked.report(Style::Plain);
+        assert!(report.contains("error[unmarked-line]"), "{report}");
+        assert!(report.contains(&format!("more.txt:{lost}:")), "{report}");
+    }
+}
+
 #[test]
 fn contradictions_of_an_extension_are_reported() {
     for (text, code) in [

@@ -15,7 +15,10 @@ fn constants(compilation: &Compilation) -> Vec<(String, i128)> {
     let modules = &compilation.schema().modules;
     let constants = modules.iter().flat_map(|module| &module.constants);
     constants
-        .map(|constant| (constant.name.clone(), constant.value))
+        .map(|constant| {
+            let value = constant.value.number().expect("a number");
+            (constant.name.clone(), value)
+        })
         .collect()
 }
 

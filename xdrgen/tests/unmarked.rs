@@ -52,7 +52,7 @@ impl Form {
         }
         let mut end = None;
         let mut count = 0;
-        let mut found = self.preamble();
+        let mut found = String::new();
         for line in text.split_inclusive('\n') {
             let marked = line.trim_start().starts_with("///");
             if marked && end.is_none() {
@@ -72,20 +72,6 @@ impl Form {
         }
         found.push_str(end.unwrap_or_default());
         found
-    }
-
-    /// Returns a block of the last type, in a form that has several: one without a type may be a
-    /// figure, unless another such block has markers.
-    fn preamble(self) -> String {
-        let last = match self {
-            Self::Text => 0,
-            Self::Markdown(types) | Self::Xml(types) => types.len() - 1,
-        };
-        let (start, end) = self.block(last);
-        match last {
-            0 => String::new(),
-            _ => format!("{start}/// /* The XDR. */\n{end}"),
-        }
     }
 
     /// Returns the start and the end of a block.
@@ -338,6 +324,54 @@ fn a_marked_block_without_a_language_is_xdr_beside_blocks_of_xdr() {
         };
         let expected = [place("lost a"), place("lost b")];
         assert_eq!(reported_in(form, &text), expected, "{text}");
+    }
+}
+
+/// The only marked block without a language looks like a figure once its only marker is lost.
+#[test]
+fn the_only_marker_of_a_block_without_a_language_is_not_lost() {
+    let md = Form::Markdown(&[]);
+    let xml = Form::Xml(&[]);
+    for (form, begin, end, other) in [
+        (md, "~~~ xdr\n", "~~~\n\n", "~~~\n"),
+        (md, "~~~ xdr\n", "~~~\n\n", "~~~ text\n"),
+        (
+            xml,
+            "<sourcecode type=\"xdr\">\n",
+            "</sourcecode>\n\n",
+            "<sourcecode>\n",
+        ),
+    ] {
+        let document = |[first, lost, last]: [&str; 3]| {
+            format!("{begin}{first}\n{end}{other}{lost}\n{end}{begin}{last}\n{end}")
+        };
+        let place = |text: &str, line: &str| {
+            let before = text.split_once(line).map_or("", |(before, _)| before);
+            (Code::UnmarkedLine, before.lines().count() + 1)
+        };
+        for marker in ["", "/ ", "// "] {
+            let lost = format!("{marker}const B = 2;");
+            let text = document(["/// const A = 1;", &lost, "/// const C = 3;"]);
+            assert_eq!(reported_in(form, &text), [place(&text, &lost)], "{text}");
+            let lost = format!("{marker}  int y;");
+            let text = document(["/// struct a { int x;", &lost, "/// int z; };"]);
+            assert_eq!(reported_in(form, &text), [place(&text, &lost)], "{text}");
+            // The other blocks were copies of the only marked one.
+            let lost = format!("{marker}const A = 1; const B = 2;");
+            let text = document(["const A = 1;", &lost, ""]);
+            assert_eq!(reported_in(form, &text), [place(&text, &lost)], "{text}");
+        }
+        // The block of another language has that type.
+        if form == md {
+            let text = "~~~ xdr\n/// const A = 1;\n~~~\n~~~ c\nstruct b { int x; };\n~~~\n";
+            assert_eq!(reported_in(form, text), []);
+        }
+        for figure in ["+---+\n| a |\n+---+", "a b c;", "const A = 1;"] {
+            for typed in ["/// const A = 1;", "const A = 1;"] {
+                let text = document([typed, figure, ""]);
+                assert_eq!(reported_in(form, &text), [], "{text}");
+            }
+        }
     }
 }
 

@@ -187,3 +187,40 @@ fn fixes_apply_to_drafts() {
     );
     assert!(out.starts_with("a.txt:6:"), "{out}");
 }
+
+/// The XDR of `x.h` is `x.x`, beside the document and then in each folder of `--include`.
+#[test]
+fn finds_includes_beside_the_document_and_in_folders() {
+    for include in ["#include \"x.h\"", "%#include \"x.h\"", "%#include <x.x>"] {
+        let text = format!("{include}\nstruct user {{ near n; }};\n");
+        let files = folder(&[("a.x", &text)]);
+        fs::create_dir(files.path().join("dir")).unwrap();
+        let dir = files.path().join("dir/x.x");
+        fs::write(&dir, "struct near { int a; };\n").unwrap();
+
+        let (code, report, _) = check(files.path(), &["a.x"]);
+        assert_eq!(code, 1, "{report}");
+        for part in [
+            "error[undefined-type]: no type is named `near`",
+            "note: `near` may come from this file\n --> a.x:1:1\n",
+            include,
+            "`--include DIR`",
+        ] {
+            assert!(report.contains(part), "{part}: {report}");
+        }
+        let other = files.path().join("other");
+        fs::create_dir(&other).unwrap();
+        let folders = ["a.x", "--include", "other", "--include", "dir"];
+        let (code, report, _) = check(files.path(), &folders);
+        assert_eq!(code, 0, "{report}");
+        // The first folder that has the file supplies it.
+        fs::write(other.join("x.x"), "struct far { int a; };\n").unwrap();
+        let (code, report, _) = check(files.path(), &folders);
+        assert_eq!(code, 1, "{report}");
+        assert!(report.contains("no type is named `near`"), "{report}");
+        // The document's own folder comes first.
+        fs::copy(&dir, files.path().join("x.x")).unwrap();
+        let (code, report, _) = check(files.path(), &folders);
+        assert_eq!(code, 0, "{report}");
+    }
+}

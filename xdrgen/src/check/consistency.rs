@@ -154,7 +154,7 @@ impl<'a> Comparison<'a> {
         // The body of a constant or a typedef identifies nothing: many have the same value or type.
         let has_body = !matches!(
             copy.kind,
-            DefinitionKind::Const { .. } | DefinitionKind::Typedef(_)
+            DefinitionKind::Const { .. } | DefinitionKind::Text { .. } | DefinitionKind::Typedef(_)
         );
         let same_body =
             || same_kind().find(|other| has_body && bodies_equal(&parts(other), &parts(copy)));

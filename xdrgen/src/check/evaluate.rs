@@ -69,8 +69,8 @@ fn step(
             match symbols.lookup(inputs, source.module, name) {
                 Some(entry) => match entry.kind {
                     SymbolKind::Value(id) => Next::Value(id),
-                    SymbolKind::Type(_) => {
-                        diagnostics.report(not_a_value(name, span, entry.span));
+                    kind @ (SymbolKind::Type(_) | SymbolKind::Text) => {
+                        diagnostics.report(not_a_number(name, kind, span, entry.span));
                         Next::Number(None)
                     }
                 },
@@ -116,13 +116,12 @@ fn cycle(
     None
 }
 
-pub(crate) fn not_a_value(name: &str, span: Span, defined: Span) -> Diagnostic {
-    Diagnostic::new(
-        Code::WrongKind,
-        span,
-        format!("expected a constant, but `{name}` is a type"),
-    )
-    .note_at(defined, "defined here")
+pub(crate) fn not_a_number(name: &str, kind: SymbolKind, span: Span, defined: Span) -> Diagnostic {
+    let message = match kind {
+        SymbolKind::Text => format!("expected a number, but `{name}` is a string"),
+        _ => format!("expected a constant, but `{name}` is a type"),
+    };
+    Diagnostic::new(Code::WrongKind, span, message).note_at(defined, "defined here")
 }
 
 pub(crate) fn undefined(

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use crate::ast::{self, Declarator, DefinitionKind, Keyword, TypeKind};
 use crate::check::Context;
-use crate::check::evaluate::{builtin, not_a_value, undefined};
+use crate::check::evaluate::{builtin, not_a_number, undefined};
 use crate::check::symbols::{SymbolKind, SymbolTable, TypeSource, TypeSyntax, primitive};
 use crate::check::values::ValueId;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{
-    Constant, Discriminant, Enum, Field, Layout, Member, ModuleDef, ModuleId, Origin, Primitive,
-    Schema, Type, TypeDef, TypeDefKind, TypeId, Union,
+    Constant, ConstantValue, Discriminant, Enum, Field, Layout, Member, ModuleDef, ModuleId,
+    Origin, Primitive, Schema, Type, TypeDef, TypeDefKind, TypeId, Union,
 };
 use crate::names;
 use crate::source::{SourceMap, Span};
@@ -65,39 +65,48 @@ fn constant(
     module: usize,
     definition: &ast::Definition,
 ) -> Option<Constant> {
-    let DefinitionKind::Const { ty, value } = &definition.kind else {
-        return None;
-    };
-    let entry = context
-        .symbols
-        .lookup(context.inputs, module, &definition.name.name)?;
-    let SymbolKind::Value(id) = entry.kind else {
-        return None;
-    };
-    let number = context.symbols.values.get(id)?;
     let name = &definition.name.name;
-    let ty = match ty {
-        Some(ty) => integer_type(context, module, ty)?,
-        None => inferred_type(number),
+    let entry = context.symbols.lookup(context.inputs, module, name)?;
+    let value = match (&definition.kind, entry.kind) {
+        (DefinitionKind::Text { value, .. }, SymbolKind::Text) => {
+            ConstantValue::Text(value.clone())
+        }
+        (DefinitionKind::Const { ty, value }, SymbolKind::Value(id)) => {
+            number(context, module, (name, id), (ty.as_ref(), value))?
+        }
+        _ => return None,
     };
-    // A number without a written type may have more than 64 bits.
-    let typed = matches!(&definition.kind, DefinitionKind::Const { ty: Some(_), .. });
-    if typed && !ty.range().is_some_and(|range| range.contains(&number)) {
-        let message = format!("the value {number} of `{name}` is out of the range of its type");
-        context
-            .diagnostics
-            .report(Diagnostic::new(Code::OutOfRange, value.span, message));
-        return None;
-    }
     let rust = names::screaming(names::strip(name, &context.inputs[module].strip));
     Some(Constant {
         name: name.clone(),
         rust,
-        ty,
-        value: number,
+        value,
         span: definition.name.span,
         origin: origin(context.sources, definition.span, definition.name.span),
     })
+}
+
+/// Returns the number of a constant, and its type.
+fn number(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    (name, id): (&str, ValueId),
+    (written, expression): (Option<&ast::TypeSpecifier>, &ast::ValueExpr),
+) -> Option<ConstantValue> {
+    let value = context.symbols.values.get(id)?;
+    let ty = match written {
+        Some(ty) => integer_type(context, module, ty)?,
+        None => inferred_type(value),
+    };
+    // A number without a written type may have more than 64 bits.
+    if written.is_some() && !ty.range().is_some_and(|range| range.contains(&value)) {
+        let message = format!("the value {value} of `{name}` is out of the range of its type");
+        context
+            .diagnostics
+            .report(Diagnostic::new(Code::OutOfRange, expression.span, message));
+        return None;
+    }
+    Some(ConstantValue::Number { ty, value })
 }
 
 /// Returns the type of a constant without a written type: the first that can represent the value.
@@ -333,7 +342,7 @@ fn named(
             }
             Some(Type::Named(id))
         }
-        Some((SymbolKind::Value(_), span)) => {
+        Some((SymbolKind::Value(_) | SymbolKind::Text, span)) => {
             let message = format!("`{}` is not a type", name.name);
             let diagnostic =
                 Diagnostic::new(Code::WrongKind, name.span, message).note_at(span, "defined here");
@@ -432,10 +441,9 @@ pub(crate) fn resolve_name(
     match context.symbols.lookup(context.inputs, module, name) {
         Some(entry) => match entry.kind {
             SymbolKind::Value(id) => Some(ResolvedName::Value(id)),
-            SymbolKind::Type(_) => {
-                context
-                    .diagnostics
-                    .report(not_a_value(name, span, entry.span));
+            kind @ (SymbolKind::Type(_) | SymbolKind::Text) => {
+                let found = not_a_number(name, kind, span, entry.span);
+                context.diagnostics.report(found);
                 None
             }
         },

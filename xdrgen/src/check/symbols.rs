@@ -17,6 +17,8 @@ use crate::source::{SourceMap, Span};
 pub(crate) enum SymbolKind {
     Type(TypeId),
     Value(ValueId),
+    /// A constant that is a string, and is used by programs only.
+    Text,
 }
 
 /// A symbol and the span of its first definition.
@@ -218,6 +220,7 @@ impl<'a> SymbolTable<'a> {
             .filter(|(_, entry)| match entry.kind {
                 SymbolKind::Type(_) => types,
                 SymbolKind::Value(id) => !types && !self.values.source(id).is_program_number,
+                SymbolKind::Text => false,
             })
             .map(|(name, _)| *name)
             .collect();
@@ -268,6 +271,7 @@ impl<'a> Collector<'a, '_> {
                 self.symbols.values.set_type(id, ty);
                 self.define(name, SymbolKind::Value(id));
             }
+            DefinitionKind::Text { .. } => self.define(name, SymbolKind::Text),
             DefinitionKind::Typedef(declaration) => self.typedef(definition, declaration, defined),
             DefinitionKind::Enum(body) => self.named(definition, TypeSyntax::Enum(body)),
             DefinitionKind::Struct(body) => self.named(definition, TypeSyntax::Struct(body)),
@@ -336,7 +340,7 @@ impl<'a> Collector<'a, '_> {
                 TypeSyntax::Typedef(first) => first.is_same_as(declaration),
                 _ => false,
             },
-            SymbolKind::Value(_) => false,
+            SymbolKind::Value(_) | SymbolKind::Text => false,
         };
         if same {
             let message = format!("the typedef of `{}` is repeated", name.name);
@@ -518,7 +522,7 @@ impl<'a> Collector<'a, '_> {
                 let parent = self.symbols.values.source(value).parent_enum;
                 parent.is_some_and(|parent| parent != id)
             }
-            SymbolKind::Type(_) => false,
+            SymbolKind::Type(_) | SymbolKind::Text => false,
         });
         match other {
             Some(first) if own.is_none() => {

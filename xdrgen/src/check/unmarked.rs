@@ -33,7 +33,8 @@ pub(crate) fn check(
     if gaps.len() < 2 {
         return;
     }
-    let opened = interruptions(sources, xdr, &gaps);
+    let fragments = sources.document(document).is_extension();
+    let opened = interruptions(sources, xdr, &gaps, fragments);
     let lines = Lines::new(sources, document, markers);
     let defined: HashSet<&str> = specification
         .definitions
@@ -134,7 +135,7 @@ impl<'m> Lines<'m> {
                         Place::BesideMarked => true,
                         Place::Copy => return open,
                         Place::Block => open,
-                        Place::Unnamed | Place::Text => {
+                        Place::Unnamed | Place::Untyped | Place::Text => {
                             open && self.looks_like_xdr(sources, *paragraph)
                         }
                     };
@@ -230,17 +231,35 @@ impl<'m> Lines<'m> {
         paragraph: Paragraph,
         open: Option<(&'static str, Span)>,
     ) -> Diagnostic {
+        let untyped = paragraph.place == Place::Untyped;
+        let label = match untyped {
+            true => "its block has no type",
+            false => "no `///` at its start",
+        };
         let message = match (open, paragraph.place) {
+            (_, Place::Untyped) => "XDR in a block without the type `xdr` is not compiled",
             (None, Place::BesideMarked) => "a line without `///` is not compiled",
             (None, _) => "XDR without `///` is not compiled",
             (Some(_), _) => "a line without `///` interrupts the XDR, and is not compiled",
         };
         let span = self.span(document, paragraph.first);
-        let mut found =
-            Diagnostic::new(Code::UnmarkedLine, span, message).label("no `///` at its start");
+        let mut found = Diagnostic::new(Code::UnmarkedLine, span, message).label(label);
         if let Some((what, span)) = open {
             found = found.note_at(span, format!("{what} has not ended there"));
         }
+        match untyped {
+            true => found.note("give the block the type `xdr`, or that of its own language"),
+            false => self.with_fixes(document, paragraph, found),
+        }
+    }
+
+    /// Adds the fixes that restore the markers of a paragraph.
+    fn with_fixes(
+        &self,
+        document: &Document,
+        paragraph: Paragraph,
+        mut found: Diagnostic,
+    ) -> Diagnostic {
         for number in paragraph.first..=paragraph.last.min(paragraph.first + MAX_FIXES - 1) {
             let span = self.span(document, number);
             let content = document.line(number).get(self.columns(document, number));

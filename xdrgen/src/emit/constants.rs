@@ -1,23 +1,27 @@
-//! `const A = 1;`
+//! `const A = 1;` and `const A = "text";`
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::{Emitter, docs, ident};
-use crate::ir::Constant;
+use crate::ir::{Constant, ConstantValue};
 
 impl Emitter<'_> {
     pub(super) fn constant(&self, constant: &Constant) -> TokenStream {
         let doc = docs::item(&constant.name, &constant.origin);
         let name = ident(&constant.rust);
-        let fits = constant.ty.range();
-        let fits = fits.is_none_or(|range| range.contains(&constant.value));
-        let ty = match fits {
-            true => self.primitive(constant.ty),
-            false if constant.value < 0 => quote!(i128),
-            false => quote!(u128),
+        let (ty, value) = match &constant.value {
+            ConstantValue::Text(text) => (quote!(&str), quote!(#text)),
+            ConstantValue::Number { ty, value } => {
+                let fits = ty.range().is_none_or(|range| range.contains(value));
+                let ty = match fits {
+                    true => self.primitive(*ty),
+                    false if *value < 0 => quote!(i128),
+                    false => quote!(u128),
+                };
+                (ty, literal(*value))
+            }
         };
-        let value = literal(constant.value);
         quote!(#doc pub const #name: #ty = #value;)
     }
 }

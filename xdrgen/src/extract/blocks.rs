@@ -1,6 +1,6 @@
 //! Selects the XDR among the blocks of an RFCXML or markdown document.
 
-use super::line::{Blocks, Line, Markers, Place};
+use super::line::{Blocks, Line, Markers, Place, UnmarkedLine};
 use super::txt::{code_mark, names_a_file, strip_marker};
 use super::x;
 
@@ -61,6 +61,13 @@ impl Block {
         lines.any(|line| strip_marker(&line.content).is_some())
     }
 
+    /// Returns the lines as lines without a marker.
+    fn unmarked(&self, place: Place) -> impl Iterator<Item = UnmarkedLine> {
+        self.lines
+            .iter()
+            .filter_map(move |line| line.unmarked(place))
+    }
+
     fn text(&self) -> String {
         let lines = self.lines.iter().map(|line| line.content.as_str());
         lines.collect::<Vec<_>>().join("\n")
@@ -118,7 +125,8 @@ impl Selection {
     fn contains(&self, block: &Block) -> bool {
         match block.language {
             Language::Xdr => true,
-            Language::Unnamed => self.has_unnamed,
+            // Without a marker, it may be a figure, a copy, or a block that has lost its markers.
+            Language::Unnamed => true,
             // Where the XDR has no markers, a `///` in running text speaks of them.
             Language::Text => self.has_markers,
             // A document may name the language of its XDR `c`.
@@ -139,13 +147,17 @@ pub(super) fn select(blocks: Vec<Block>) -> Blocks {
             .retain(|line| code_mark(&line.content).is_none());
         let is_code = block.lines.len() < count;
         if !selection.has_markers {
-            found.xdr.extend(block.lines);
+            match block.language {
+                Language::Xdr => found.xdr.extend(block.lines),
+                _ => unmarked.extend(block.unmarked(Place::Untyped)),
+            }
             continue;
         }
         let Some(place) = block.place(is_code) else {
             // A block between marks is a copy, wherever it is.
-            let lines = block.lines.iter().filter(|_| !is_code);
-            unmarked.extend(lines.filter_map(|line| line.unmarked(Place::Copy)));
+            if !is_code {
+                unmarked.extend(block.unmarked(Place::Copy));
+            }
             found.copies.push(block.lines);
             continue;
         };
@@ -157,9 +169,11 @@ pub(super) fn select(blocks: Vec<Block>) -> Blocks {
             }
         }
     }
-    if selection.has_markers {
-        found.markers = Markers::Blocks(unmarked);
-    }
+    found.markers = match selection.has_markers {
+        true => Markers::Blocks(unmarked),
+        false if unmarked.is_empty() => Markers::None,
+        false => Markers::Types(unmarked),
+    };
     found
 }
 

@@ -41,6 +41,9 @@ pub(crate) enum Markers {
     /// The XDR is in blocks. These lines of them have no marker and belong to no copy; their
     /// numbers ascend.
     Blocks(Vec<UnmarkedLine>),
+    /// The XDR is in blocks of the type `xdr`, and has no markers. These lines are in blocks without
+    /// a type; their numbers ascend.
+    Types(Vec<UnmarkedLine>),
 }
 
 /// A line without a marker in a block of XDR.
@@ -67,6 +70,8 @@ pub(crate) enum Place {
     /// In a block without markers whose language the document does not name, or in running text
     /// beside a marked line.
     Unnamed,
+    /// In a block whose language the document does not name, beside blocks of XDR without markers.
+    Untyped,
     /// In a block of XDR whose other lines have markers.
     BesideMarked,
 }

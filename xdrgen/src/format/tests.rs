@@ -17,6 +17,10 @@ fn constructs() {
          typedef string name<>;\ntypedef unsigned int u[4];\n",
     );
     assert_formatted(
+        "const  A=\"a  b;{\" ;const B=\"/* */\";",
+        "const A = \"a  b;{\";\nconst B = \"/* */\";\n",
+    );
+    assert_formatted(
         "union u switch(int s){case 0:case 1:int x;default:void;};",
         "union u switch (int s) {\ncase 0:\ncase 1:\n    int x;\ndefault:\n    void;\n};\n",
     );

@@ -11,6 +11,7 @@ use crate::parse::lexer::TokenKind;
 use crate::parse::number;
 use crate::parse::recovery::{
     after_item, expect, expect_name, is_name, repeated, semicolon, starts_definition, starts_type,
+    token,
 };
 use crate::parse::structure::struct_body;
 use crate::parse::types::type_specifier;
@@ -57,6 +58,9 @@ pub(super) fn constant(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
     let (rest, ty) = constant_type(input)?;
     let (rest, name) = expect_name("a name for the constant").parse(rest)?;
     let (rest, _) = (expect(TokenKind::Equal), repeated).parse(rest)?;
+    if ty.is_none() && rest.kind(0) == TokenKind::Text {
+        return string_constant(rest, name);
+    }
     let (rest, value) = value_or_zero("a number").parse(rest)?;
     lint_width(input, &value);
     let (rest, ()) = end(rest)?;
@@ -64,6 +68,30 @@ pub(super) fn constant(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
         rest,
         name.map(|name| (name, DefinitionKind::Const { ty, value })),
     ))
+}
+
+/// Parses the value of `A = "text";`, an extension of rpcgen.
+fn string_constant(input: Tokens<'_>, name: Option<Ident>) -> ParseResult<'_, NameAndKind> {
+    let (rest, text) = token(TokenKind::Text).parse(input)?;
+    let found = Diagnostic::new(
+        Code::StringConstant,
+        text.span,
+        "a constant that is a string",
+    );
+    input.lint(found.label("RFC 4506 has only numbers"));
+    if let Some(at) = text.text.find('\\') {
+        let start = text.span.range().start + at;
+        let span = Span::new(text.span.text, start..start + 1);
+        let found = Diagnostic::new(Code::InvalidToken, span, "a `\\` in a string");
+        input.lint(found.label("C reads an escape sequence here, rpcgen does not"));
+    }
+    let value = text.text.trim_matches('"').to_owned();
+    let (rest, ()) = end(rest)?;
+    let kind = DefinitionKind::Text {
+        value,
+        span: text.span,
+    };
+    Ok((rest, name.map(|name| (name, kind))))
 }
 
 /// Reports a number of more than 64 bits, which no type of XDR holds.

@@ -22,6 +22,8 @@ macro_rules! kinds {
             Name,
             /// A constant of 64 bits.
             Number,
+            /// Text in quotation marks, which only a constant has (an extension of rpcgen).
+            Text,
             /// A malformed name or number. It was reported, and the grammar accepts it as either.
             Malformed,
             /// The end of the text.
@@ -58,6 +60,12 @@ kinds! {
     BracketClose "]", AngleOpen "<", AngleClose ">", Comma ",", Semicolon ";", Colon ":",
     Equal "=", Star "*",
 }
+
+/// The label of an operator.
+pub(super) const NO_EXPRESSIONS: &str = "XDR has no expressions: write the value";
+
+/// The operators of C that begin no token of XDR.
+const OPERATORS: [&str; 6] = ["+", "/", "|", "&", "^", "%"];
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,20 +189,25 @@ impl<'t> Lexer<'t> {
             ),
             Piece::Sign(kind) => self.push(kind, taken, span),
             Piece::Word => self.word(taken, span),
-            Piece::Quoted => {
-                self.report(
-                    Code::InvalidToken,
-                    span,
-                    "quoted text",
-                    "XDR has only numbers",
-                );
-                self.push(TokenKind::Malformed, taken, span);
-            }
-            Piece::Junk => {
-                let message = format!("`{}` is not part of XDR", taken.escape_debug());
-                self.report(Code::InvalidToken, span, message, "not XDR");
-            }
+            Piece::Quoted => self.push(TokenKind::Text, taken, span),
+            Piece::Junk => return self.junk(taken, span, rest),
         }
+        rest
+    }
+
+    /// Reports characters that begin no token. Of a sum or another expression, the second operand is
+    /// skipped, so that the grammar does not report it too.
+    fn junk(&mut self, taken: &'t str, span: Span, rest: &'t str) -> &'t str {
+        let message = format!("`{}` is not part of XDR", taken.escape_debug());
+        let last = self.output.tokens.last().map(|token| token.kind);
+        let after_value = matches!(last, Some(TokenKind::Name | TokenKind::Number));
+        let is_operator = after_value && OPERATORS.contains(&taken);
+        let second = is_operator.then(|| word(rest.trim_start_matches(blank)));
+        let (rest, label) = match second {
+            Some(Ok((rest, _))) => (rest, NO_EXPRESSIONS),
+            _ => (rest, "not XDR"),
+        };
+        self.report(Code::InvalidToken, span, message, label);
         rest
     }
 

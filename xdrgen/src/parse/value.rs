@@ -4,6 +4,7 @@
 //! [`expect_value`] and [`value_or_zero`] never fail: they report a missing value, and the caller
 //! goes on without it or with zero, so that one mistake leads to one error. A number that the lexer
 //! could not read ([`TokenKind::Malformed`]) has been reported there, and gets a value silently.
+//! Quoted text ([`TokenKind::Text`]) is reported, and gets a value too.
 
 use nom::Parser;
 use nom::branch::alt;
@@ -14,7 +15,7 @@ use nom::sequence::pair;
 use crate::ast::{Ident, ValueExpr, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::input::{Mismatch, ParseResult, Tokens, mismatch};
-use crate::parse::lexer::{Token, TokenKind};
+use crate::parse::lexer::{NO_EXPRESSIONS, Token, TokenKind};
 use crate::parse::number;
 use crate::parse::recovery::{any, ident, token};
 use crate::source::Span;
@@ -25,7 +26,34 @@ pub(super) fn value(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {
         span: name.span,
         kind: ValueExprKind::Name(name.name),
     });
-    alt((constant, name)).parse(input)
+    let (rest, value) = alt((constant, name, quoted)).parse(input)?;
+    Ok((after_product(rest), value))
+}
+
+/// Reports and skips the rest of a product, which begins with `*`.
+fn after_product(input: Tokens<'_>) -> Tokens<'_> {
+    let is_value = matches!(input.kind(1), TokenKind::Number | TokenKind::Name);
+    if input.kind(0) != TokenKind::Star || !is_value {
+        return input;
+    }
+    let message = "`*` is not part of a value";
+    input.error(Diagnostic::new(Code::Syntax, input.span(), message).label(NO_EXPRESSIONS));
+    input.skip(2)
+}
+
+/// Reports quoted text in the place of a number.
+fn quoted(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {
+    let (rest, text) = token(TokenKind::Text).parse(input)?;
+    let found = Diagnostic::new(Code::InvalidToken, text.span, "quoted text is not a number");
+    input.error(found.label("expected a number or a name"));
+    let kind = ValueExprKind::Number(0);
+    Ok((
+        rest,
+        ValueExpr {
+            span: text.span,
+            kind,
+        },
+    ))
 }
 
 fn constant(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {

@@ -294,6 +294,7 @@ fn extension(code: Code) -> Option<Example> {
             ),
         ],
         Code::WideConstant => &[("a.x", "const PRIME = 18446744073709551629;\n")],
+        Code::StringConstant => &[("a.x", "const MODULUS = \"d4a0ba02\";\n")],
         Code::ZeroCopyOpaque => &[("a.x", "struct data {\n    zcopaque bytes<>;\n};\n")],
         Code::Package => &[("a.x", "package points;\nconst LIMIT = 16;\n")],
         Code::Passthrough => &[("a.x", "%#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],

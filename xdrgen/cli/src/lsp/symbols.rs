@@ -4,7 +4,9 @@
 //! found like names in XDR.
 
 use xdrgen_build::Compilation;
-use xdrgen_build::ir::{Layout, ModuleDef, Origin, Program, Schema, TypeDef, TypeDefKind};
+use xdrgen_build::ir::{
+    ConstantValue, Layout, ModuleDef, Origin, Program, Schema, TypeDef, TypeDefKind,
+};
 use xdrgen_build::source::{Document, DocumentId, SourceMap, Span};
 
 /// A definition, or a part of one.
@@ -21,7 +23,7 @@ pub(crate) struct Symbol<'c> {
 /// The kind of a [`Symbol`], with the data for a hover text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SymbolKind<'c> {
-    Constant(i128),
+    Constant(&'c ConstantValue),
     Type(&'c TypeDef),
     /// A field of a struct.
     Field(&'c TypeDef),
@@ -113,7 +115,7 @@ impl<'c> Finder<'c> {
             name: &constant.name,
             span: Some(constant.span),
             origin: &constant.origin,
-            kind: SymbolKind::Constant(constant.value),
+            kind: SymbolKind::Constant(&constant.value),
         });
         let schema = self.schema;
         let types = module.types.iter().flat_map(move |id| {
@@ -239,8 +241,10 @@ impl Symbol<'_> {
     fn fact(&self) -> Option<String> {
         let name = self.name;
         match self.kind {
-            SymbolKind::Constant(value) if value < 0 => Some(format!("`{name}` = {value}")),
-            SymbolKind::Constant(value) => Some(format!("`{name}` = {value} ({value:#x})")),
+            SymbolKind::Constant(value) => Some(match value.number() {
+                Some(number) if number >= 0 => format!("`{name}` = {number} ({number:#x})"),
+                _ => format!("`{name}` = {value}"),
+            }),
             SymbolKind::Type(definition) => Some(format!(
                 "{} Rust: `{}`",
                 size(&definition.layout),

@@ -33,6 +33,10 @@ pub(super) fn parts(definition: &Definition) -> Vec<Part> {
                 name.span.to(value.span),
             );
         }
+        DefinitionKind::Text { value, span } => {
+            begin("const");
+            parts.push(&format!("{} = \"{value}\"", name.name), name.span.to(*span));
+        }
         DefinitionKind::Typedef(declaration) => {
             begin("typedef");
             parts.declaration(declaration);

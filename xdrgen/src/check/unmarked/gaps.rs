@@ -51,7 +51,7 @@ pub(super) struct Contents<'m>(&'m [UnmarkedLine]);
 impl<'m> Contents<'m> {
     pub(super) fn of(markers: &'m Markers) -> Self {
         Self(match markers {
-            Markers::Blocks(lines) => lines,
+            Markers::Blocks(lines) | Markers::Types(lines) => lines,
             Markers::None | Markers::Lines => &[],
         })
     }
@@ -62,10 +62,11 @@ impl<'m> Contents<'m> {
     }
 }
 
-/// Returns the gaps of a document: one before the first marker, one after each marker; none if the
-/// document does not use markers.
+/// Returns the gaps of a document: one before the first marker, one after each marker; none if all
+/// of its XDR has neither a marker nor a type. A line of a typed block without markers counts as a
+/// line with a marker.
 ///
-/// The unmarked lines of [`Markers::Blocks`] and the lines of `xdr` have the line numbers of the
+/// The unmarked lines of the [`Markers`] and the lines of `xdr` have the line numbers of the
 /// document, in ascending order.
 pub(super) fn gaps(
     sources: &SourceMap,
@@ -76,7 +77,7 @@ pub(super) fn gaps(
     match markers {
         Markers::None => Vec::new(),
         Markers::Lines => of_lines(sources.document(document)),
-        Markers::Blocks(unmarked) => {
+        Markers::Blocks(unmarked) | Markers::Types(unmarked) => {
             let marked = sources.text(xdr).lines().map(|(number, _)| number);
             of_blocks(marked, unmarked)
         }

@@ -4,6 +4,11 @@ use super::gaps::Gap;
 use crate::parse::Preprocessor;
 use crate::source::{SourceMap, Span, TextId};
 
+/// The words that begin a definition or an arm.
+const BEGINNINGS: [&str; 8] = [
+    "typedef", "const", "struct", "enum", "union", "program", "case", "default",
+];
+
 /// A construct that has not ended: a brace, a comment, or a declaration.
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -12,14 +17,16 @@ struct Open {
     length: usize,
 }
 
-/// Returns, for each gap, the start of the construct that its lines interrupt.
+/// Returns, for each gap, the start of the construct that its lines interrupt. `fragments` says
+/// whether the document has members and arms without a definition around them.
 pub(super) fn interruptions(
     sources: &SourceMap,
     xdr: TextId,
     gaps: &[Gap],
+    fragments: bool,
 ) -> Vec<Option<(&'static str, Span)>> {
     let text = sources.text(xdr);
-    let mut scan = Scan::new(text.content());
+    let mut scan = Scan::new(text.content(), fragments);
     let mut lines = text.lines().peekable();
     let mut offset = 0;
     let of_gap = |gap: &Gap| {
@@ -40,6 +47,8 @@ pub(super) fn interruptions(
 #[derive(Debug, Default)]
 struct Scan<'t> {
     content: &'t str,
+    /// Whether members and arms may be outside of a definition.
+    fragments: bool,
     preprocessor: Preprocessor<'t>,
     /// The start of a directive that the next line continues.
     directive: Option<usize>,
@@ -50,9 +59,10 @@ struct Scan<'t> {
 }
 
 impl<'t> Scan<'t> {
-    fn new(content: &'t str) -> Self {
+    fn new(content: &'t str, fragments: bool) -> Self {
         Self {
             content,
+            fragments,
             ..Self::default()
         }
     }
@@ -65,7 +75,16 @@ impl<'t> Scan<'t> {
         };
         let comment = self.comment.map(|at| sign("this comment", at, 2));
         let brace = self.braces.last().map(|at| sign("this `{`", *at, 1));
-        comment.or(brace).or(self.pending)
+        // No sign ends the last member of a fragment.
+        let is_member = |open: &Open| self.fragments && !BEGINNINGS.contains(&self.word(*open));
+        let pending = self.pending.filter(|open| !is_member(open));
+        comment.or(brace).or(pending)
+    }
+
+    /// Returns the text of a construct's start.
+    fn word(&self, open: Open) -> &'t str {
+        let word = self.content.get(open.start..open.start + open.length);
+        word.unwrap_or_default()
     }
 
     /// Reads one line at `offset` of the text.
@@ -110,10 +129,8 @@ impl<'t> Scan<'t> {
 
     /// Returns true if the first word of a definition without its `;` is `namespace`.
     fn is_namespace(&self) -> bool {
-        let word = self
-            .pending
-            .map(|open| open.start..open.start + open.length);
-        word.and_then(|word| self.content.get(word)) == Some("namespace")
+        self.pending
+            .is_some_and(|open| self.word(open) == "namespace")
     }
 
     fn sign(&mut self, first: char, rest: &str, start: usize) {
@@ -125,6 +142,7 @@ impl<'t> Scan<'t> {
                 self.braces.pop();
             }
             ';' if self.braces.is_empty() => self.pending = None,
+            ',' if self.braces.is_empty() && self.fragments => self.pending = None,
             _ if first.is_whitespace() || self.pending.is_some() => {}
             _ => {
                 let length = rest

@@ -63,7 +63,10 @@ fn malformed_numbers() {
         "1:11 wide-constant a constant of more than 64 bits\n"
     );
     assert_eq!(number("-9223372036854775808"), "");
-    assert_eq!(number("\"text\""), "1:11 invalid-token quoted text\n");
+    assert_eq!(
+        reported("typedef int a[\"text\"];"),
+        "1:15 invalid-token quoted text is not a number\n"
+    );
     assert_eq!(fixed("const A = 0x10'00;"), "const A = 0x1000;");
 }
 
@@ -77,6 +80,22 @@ fn malformed_names_and_characters() {
     assert_eq!(
         reported("typedef int $ a;"),
         "1:13 invalid-token `$` is not part of XDR\n"
+    );
+    for operator in ["+", "/", "|", "&", "^"] {
+        for second in ["1", "B"] {
+            let expected = format!("1:19 invalid-token `{operator}` is not part of XDR\n");
+            assert_eq!(
+                reported(&format!("typedef opaque a<A{operator}{second}>;")),
+                expected
+            );
+            let spaced = format!("typedef opaque a<A {operator} {second}>;");
+            assert_eq!(reported(&spaced), expected.replace(":19", ":20"));
+        }
+    }
+    assert_eq!(
+        reported("typedef int a[4 * B]; const C = 2 * 3; enum e { D = A * 2, E = 1 };"),
+        "1:17 syntax `*` is not part of a value\n1:35 syntax `*` is not part of a value\n\
+         1:55 syntax `*` is not part of a value\n"
     );
     assert_eq!(
         reported("typedef int a@@;\n@;"),

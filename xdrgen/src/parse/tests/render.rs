@@ -18,6 +18,7 @@ pub(super) fn specification(specification: &Specification) -> String {
                     .unwrap_or_default();
                 format!("const {ty}{name} = {};", value(number))
             }
+            DefinitionKind::Text { value, .. } => format!("const {name} = {value:?};"),
             DefinitionKind::Typedef(declared) => format!("typedef {};", declaration(declared)),
             DefinitionKind::Enum(body) => format!("enum {name} {};", enumeration(body)),
             DefinitionKind::Struct(body) => format!("struct {name} {};", structure(body)),

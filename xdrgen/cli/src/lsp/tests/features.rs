@@ -87,6 +87,12 @@ fn hover_shows_the_xdr_and_its_source() {
     assert!(value(4, 35).contains("Procedure 0"));
     assert_eq!(value(0, 2), "", "a keyword");
     assert_eq!(value(99, 0), "", "beyond the end");
+    let mut session = of(A, "const KEY = \"a b\";\n");
+    let hover = session.at("hover", A, 0, 7);
+    assert_eq!(
+        hover["contents"]["value"],
+        "```xdr\nconst KEY = \"a b\";\n```\n\n`KEY` = \"a b\"\n\nuntitled:a, line 1\n"
+    );
 }
 
 #[test]
