@@ -3,6 +3,7 @@
 
 pub mod attack;
 pub mod counting;
+pub mod iwarp;
 pub mod random;
 pub mod rdma;
 pub mod tcp;
