@@ -172,18 +172,22 @@ fn read_marker(stream: &mut impl Read) -> Option<usize> {
 /// GET in `spec/store.x`.
 const GET: u32 = 1;
 
+/// Asserts that a client over RDMA reports this reason why the server rejects it.
+#[track_caller]
+fn assert_rejected(server: &Server, reason: &str) {
+    let rejected = server.client("rdma", &["--timeout", "1", "get", "a"], &[]);
+    let peer = &server.rdma;
+    let text = format!(
+        "STORE_GET of program {PROGRAM:#x} version 1 at {peer}: not done within 1s: \
+        not connected: the server rejected the connection: {reason} (not executed)"
+    );
+    assert_fails(&rejected, &text);
+}
+
 #[test]
 fn hosts_that_are_not_allowed_are_told_so() {
     let server = Server::start(&["--allow", "192.0.2.1", "--allow", "192.0.2.2"]);
-    let rejected = server.client("rdma", &["--timeout", "1", "get", "a"], &[]);
-    let peer = &server.rdma;
-    assert_fails(
-        &rejected,
-        &format!(
-            "STORE_GET of program {PROGRAM:#x} version 1 at {peer}: not done within 1s: not connected: \
-            the server rejected the connection: this host is not allowed (not executed)"
-        ),
-    );
+    assert_rejected(&server, "this host is not allowed");
     // Over TCP a connection is closed without a reason.
     let closed = server.client("tcp", &["--timeout", "1", "get", "a"], &[]);
     assert!(!closed.status.success());
@@ -199,15 +203,7 @@ fn transports_share_the_limit_of_connections() {
     stream.write_all(&calls(GET, b'a', 1)).unwrap();
     // The connection is accepted.
     read_marker(&mut stream).unwrap();
-    let rejected = server.client("rdma", &["--timeout", "1", "get", "a"], &[]);
-    let peer = &server.rdma;
-    assert_fails(
-        &rejected,
-        &format!(
-            "STORE_GET of program {PROGRAM:#x} version 1 at {peer}: not done within 1s: not connected: \
-            the server rejected the connection: too many connections of the peer (not executed)"
-        ),
-    );
+    assert_rejected(&server, "too many connections of the peer");
     drop(stream);
     let found = server.client("rdma", &["get", "a"], &[]);
     assert_fails(&found, "no such key");
