@@ -224,6 +224,9 @@ impl<'a> Header<'a> {
     /// Decodes an `RDMA2_MSG` without chunks that keeps the rules, as most messages do: eight
     /// words, whose last three are empty lists, and the first two words of the RPC message. Returns
     /// `None` for any other message, which needs the decoder.
+    ///
+    /// Without it, an RPC with 15 others in flight takes 10 % more instructions at both ends
+    /// together (`rpcrdma-benches count transport/v2-16`: 5,971 to 5,436).
     // spec: v2-4.2.1-a, bd-5.1-d, bd-5.2-d
     #[inline(always)]
     pub(crate) fn plain(message: &'a [u8], highest: Version) -> Option<Self> {

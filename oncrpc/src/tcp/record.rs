@@ -212,6 +212,11 @@ pub(crate) fn header(length: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::Context;
+
+    use tokio::io::ReadBuf;
+
     use super::*;
 
     fn read_all(bytes: &[u8], max: usize) -> io::Result<Vec<Vec<u8>>> {
@@ -267,5 +272,33 @@ mod tests {
     fn a_header_marks_the_last_fragment() {
         assert_eq!(header(5), Some(0x8000_0005));
         assert_eq!(header(1 << 31), None);
+    }
+
+    /// Counts how often it is read.
+    struct Counting<'b>(&'b [u8], usize);
+
+    impl AsyncRead for Counting<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.1 += 1;
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+
+    #[test]
+    fn records_that_arrived_take_one_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let bytes = [&[0x80, 0, 0, 60][..], &[7; 60]].concat().repeat(200);
+            let mut reader = buffered(Counting(&bytes, 0));
+            for _ in 0..200 {
+                let record = read(&mut reader, 60, &()).await.unwrap();
+                assert_eq!(record.unwrap(), [7; 60]);
+            }
+            assert_eq!(reader.get_ref().1, 1);
+        });
     }
 }

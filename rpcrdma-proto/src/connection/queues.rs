@@ -20,8 +20,10 @@ pub(super) struct OutputQueues {
 }
 
 /// The events of most calls, whose messages are in receive buffers. The compact form has no
-/// destructor and is written in place: an [`Event`] would be built elsewhere and moved, which costs
-/// more than everything else here.
+/// destructor and is written in place: an [`Event`] would be built elsewhere and moved.
+///
+/// With a queue of [`Event`]s, an RPC with 15 others in flight takes 5 % more time (the lowest of
+/// 30 runs in turns of `rpcrdma-benches count transport/v2-16 1000000`: 414 to 394 ns).
 #[derive(Clone, Copy, Debug)]
 enum CompactEvent {
     Call {

@@ -67,6 +67,9 @@ impl OutgoingHeader<'_> {
     /// Writes an `RDMA2_MSG` without chunks, as most messages are: eight words, whose last three
     /// are empty lists. Returns `None` for any other message and for a buffer that is too small,
     /// which the encoder handles.
+    ///
+    /// Without it, an RPC with 15 others in flight takes 3 % more instructions at both ends
+    /// together (`rpcrdma-benches count transport/v2-16`: 5,618 to 5,436).
     fn plain(&self, buffer: &mut [u8]) -> Option<usize> {
         let has_chunks = !self.reads.is_empty() || !self.writes.is_empty() || self.reply.is_some();
         if self.version != Version::Two || self.long || has_chunks {

@@ -1,9 +1,10 @@
 //! One server at several addresses: over RDMA and over TCP.
 
 use std::fmt;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,15 +62,26 @@ pub struct ServerBuilder<P> {
 /// Starts the server at an address over RDMA.
 type Start<P> = dyn FnOnce(&ServerBuilder<P>) -> Result<RunningServer, TransportError> + Send;
 
-/// An address, and its transport.
+/// Starts the server at an address over TCP. It ends with the state.
+type StartTcp<P> = dyn FnOnce(&ServerBuilder<P>, Ending) -> StartingTcp + Send;
+
+/// Resolves to the address, and the task that serves it.
+type StartingTcp =
+    Pin<Box<dyn Future<Output = Result<(SocketAddr, JoinHandle<()>), TransportError>> + Send>>;
+
+/// An address, by its transport.
 enum Listener<P> {
     Rdma(Box<Start<P>>),
-    Tcp(SocketAddr),
+    Tcp(Box<StartTcp<P>>),
 }
 
-impl<P: Programs + LocalPrograms> ServerBuilder<P> {
+impl<P: LocalPrograms> ServerBuilder<P> {
     /// Creates a server of the routers that a function returns, one for each thread and address.
     /// They usually contain clones of the same services.
+    ///
+    /// Over RDMA each router is created on the thread that serves it, and stays there. Its services
+    /// need not be `Send` (`LocalService` in generated code): each thread may have a service of its
+    /// own, without a lock. Over TCP the services must be `Send`.
     pub fn new(router: impl Fn() -> Router<P> + Send + Sync + 'static) -> Self {
         Self {
             router: Arc::new(router),
@@ -145,13 +157,6 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         Box::new(move || router().reply_cache(cache))
     }
 
-    /// Adds an address over TCP, which its own [threads](Self::threads) or tasks of the runtime
-    /// serve; port 0 selects a free port.
-    pub fn tcp(mut self, address: SocketAddr) -> Self {
-        self.listeners.push(Listener::Tcp(address));
-        self
-    }
-
     /// Listens at all addresses, and serves.
     ///
     /// # Errors
@@ -171,36 +176,56 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
                     running.addresses.push(server.local_addr());
                     running.rdma.push(server);
                 }
-                Listener::Tcp(address) => self.start_tcp(address, &mut running).await?,
+                Listener::Tcp(start) => {
+                    let (address, task) = start(&self, running.ending.clone()).await?;
+                    running.addresses.push(address);
+                    running.tcp.push(task);
+                }
             }
         }
         Ok(running)
     }
+}
 
-    async fn start_tcp(
+impl<P: Programs + LocalPrograms> ServerBuilder<P> {
+    /// Adds an address over TCP, which its own [threads](Self::threads) or tasks of the runtime
+    /// serve; port 0 selects a free port.
+    pub fn tcp(mut self, address: SocketAddr) -> Self {
+        self.listeners
+            .push(Listener::Tcp(Box::new(move |server: &Self, ending| {
+                Box::pin(server.start_tcp(address, ending))
+            })));
+        self
+    }
+
+    /// Returns the start of the server at an address over TCP.
+    fn start_tcp(
         &self,
         address: SocketAddr,
-        running: &mut RunningServers,
-    ) -> Result<(), TransportError> {
-        let router = || (self.router)().reply_cache(self.reply_cache.clone());
-        let bound = match self.threads {
-            None => tcp::Server::bind(address, router()).await,
-            Some(threads) => {
-                tcp::Server::bind_threads(address, threads, router, self.placement.clone()).await
-            }
-        };
-        let server = bound.map_err(|error| {
-            let text = format!("{address}: {error}");
-            TransportError::System(std::io::Error::new(error.kind(), text))
-        })?;
-        let server = server.control(&self.control);
-        let server = server.config(self.tcp_config.clone());
-        let (drain, shutdown) = running.ending.futures();
-        running.addresses.push(server.local_addr()?);
-        running
-            .tcp
-            .push(::tokio::spawn(server.run_until_shutdown(drain, shutdown)));
-        Ok(())
+        ending: Ending,
+    ) -> impl Future<Output = Result<(SocketAddr, JoinHandle<()>), TransportError>> + Send + use<P>
+    {
+        let (make, cache) = (self.router.clone(), self.reply_cache.clone());
+        let router = move || make().reply_cache(cache.clone());
+        let (threads, placement) = (self.threads, self.placement.clone());
+        let (control, config) = (self.control.clone(), self.tcp_config.clone());
+        async move {
+            let bound = match threads {
+                None => tcp::Server::bind(address, router()).await,
+                Some(threads) => {
+                    tcp::Server::bind_threads(address, threads, router, placement).await
+                }
+            };
+            let server = bound.map_err(|error| {
+                let text = format!("{address}: {error}");
+                TransportError::System(std::io::Error::new(error.kind(), text))
+            })?;
+            let server = server.control(&control).config(config);
+            let (drain, shutdown) = ending.futures();
+            let address = server.local_addr()?;
+            let task = ::tokio::spawn(server.run_until_shutdown(drain, shutdown));
+            Ok((address, task))
+        }
     }
 }
 

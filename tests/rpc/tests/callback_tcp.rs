@@ -321,9 +321,14 @@ fn excessive_backward_calls_end_the_connection() {
             send_record(&mut server, &fail_call(xid, 9)).await;
             assert_eq!(read_record(&mut server).await, fail_reply(xid, 9));
         }
+        let waits = tokio::spawn(kv.fail(&9).into_future());
+        read_record(&mut server).await;
         for xid in 0..5 {
             send_record(&mut server, &fail_call(xid, 3)).await;
         }
+        let error = waits.await.unwrap().unwrap_err();
+        let text = "the connection was lost: the server has more than 4 calls in flight";
+        assert_error(&error, text, Execution::Unknown);
         let gone = server.read(&mut [0; 1]).await;
         assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
         assert_eq!(store.fails.load(Relaxed), 104);

@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use kv1::Client;
 use oncrpc::{Channel, Limit, Router, ServerControl, ServerLimits, ServerStats};
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
 use support::attack::{
     self, AttackedRouter, CONNECTIONS, Heavy, LARGE, LARGE_RESULT, MIB, SLOW, Transport, hostile,
 };
+use support::iwarp::{NONE, device, message, read_segment, send, set_up};
 use support::tcp::{fail_call, get_call, put_call};
 use support::{put, run, until};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 /// Registered memory of the server.
@@ -31,13 +31,6 @@ const MEMORY: usize = 32 * MIB;
 
 #[derive(Clone, Copy)]
 struct Iwarp;
-
-fn device() -> IwarpDevice {
-    IwarpDevice::new(IwarpConfig {
-        crc: false,
-        ..IwarpConfig::default()
-    })
-}
 
 impl Transport for Iwarp {
     // The runtime, the other client, and the lists of what is open. Registered memory, which has a
@@ -73,48 +66,6 @@ fn attack<F: Future<Output = ()>>(
     attack::attack(Iwarp, limit, attacks, is_up);
 }
 
-/// Asks for a connection by MPA revision 1 without CRC and markers (RFC 5044, section 7.1), with
-/// the private data of RFC 8797. Returns whether the server accepts.
-async fn set_up(stream: &mut TcpStream) -> bool {
-    let private_data = [0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3];
-    let mut request = b"MPA ID Req Frame".to_vec();
-    request.extend([0, 1, 0, 8]);
-    request.extend(private_data);
-    stream.write_all(&request).await.unwrap();
-    let mut reply = [0; 20];
-    if stream.read_exact(&mut reply).await.is_err() {
-        return false;
-    }
-    let mut private_data = vec![0; u16::from_be_bytes([reply[18], reply[19]]).into()];
-    let is_rejected = reply[16] & 0x20 != 0;
-    stream.read_exact(&mut private_data).await.is_ok() && !is_rejected
-}
-
-/// Returns a Send of one segment as an FPDU: the length, an untagged DDP segment of queue 0, and no
-/// CRC (RFC 5044, section 4; RFC 5041, section 4.2; RFC 5040, section 4.3).
-fn send(number: u32, message: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(18 + message.len()).unwrap();
-    let mut fpdu = length.to_be_bytes().to_vec();
-    fpdu.extend([0x41, 0x43]);
-    for word in [0, 0, number, 0] {
-        fpdu.extend(u32::to_be_bytes(word));
-    }
-    fpdu.extend(message);
-    fpdu.resize(fpdu.len().next_multiple_of(4) + 4, 0);
-    fpdu
-}
-
-/// Returns a call with chunk lists (RFC 8166, section 4).
-fn message(call: &[u8], lists: &[u32]) -> Vec<u8> {
-    let xid = call[..4].to_vec();
-    let words = [&[1, 32, 0], lists].concat();
-    let words = words.into_iter().flat_map(u32::to_be_bytes);
-    xid.into_iter().chain(words).chain(call.to_vec()).collect()
-}
-
-/// No chunks.
-const NONE: [u32; 3] = [0; 3];
-
 /// Calls of each connection: fewer than the server grants.
 const CALLS: u32 = 24;
 
@@ -129,11 +80,7 @@ async fn established(server: SocketAddr) -> Option<TcpStream> {
         .await
         .unwrap();
     // The reply grants more than one credit.
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).await.ok()?;
-    let rest = usize::from(u16::from_be_bytes(length)) + 2;
-    let mut reply = vec![0; rest.next_multiple_of(4) + 2];
-    stream.read_exact(&mut reply).await.ok()?;
+    read_segment(&mut stream).await.ok()?;
     Some(stream)
 }
 

@@ -3,12 +3,15 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::num::NonZeroUsize;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use kv1::{Client, GetResults, Service};
+use kv1::{Client, GetResults, LocalService, Service};
 use oncrpc::xdr::Text;
 use oncrpc::{
     CallErrorKind, Channel, ConnectionPlacement, Context, Limit, Router, RpcError, ServerControl,
@@ -345,5 +348,60 @@ fn handlers_end_before(threads: Option<NonZeroUsize>) {
         waits.go_on.notify_waiters();
         drained.await.unwrap().unwrap();
         assert_eq!(waits.ended.load(Relaxed), 1);
+    });
+}
+
+/// A service that is not `Send`: FAIL returns how often this thread has executed it.
+struct Counter {
+    thread: ThreadId,
+    calls: Rc<Cell<u32>>,
+}
+
+impl LocalService for Counter {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+
+    async fn fail(&self, _: &Context, _: u32) -> Result<u32, RpcError> {
+        let calls = self.calls.clone();
+        // Its future has a value that is not `Send`, and continues on the same thread.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(thread::current().id(), self.thread);
+        calls.set(calls.get() + 1);
+        Ok(calls.get())
+    }
+}
+
+#[test]
+fn each_thread_has_a_service_that_is_not_send() {
+    run(async {
+        let fabric = Fabric::new();
+        let router = || {
+            Router::new().add_service(kv1::serve_local(Counter {
+                thread: thread::current().id(),
+                calls: Rc::default(),
+            }))
+        };
+        let server = ServerBuilder::new(router)
+            .threads(NonZeroUsize::new(2).unwrap())
+            .rdma(&fabric.device(), "127.0.0.1:0".parse().unwrap());
+        let server = server.start().await.unwrap();
+        // In turns, the connections are on the first and on the second thread.
+        let mut clients = Vec::new();
+        for before in [0, 0, 3, 3] {
+            let config = ClientConfig::new();
+            let (channel, runner) = channel(&fabric.device(), server.local_addrs()[0], config);
+            tokio::spawn(runner);
+            let kv = Client::new(channel);
+            for call in 1..=3 {
+                assert_eq!(kv.fail(&9).await.unwrap(), before + call);
+            }
+            clients.push(kv);
+        }
+        server.drain().await.unwrap();
     });
 }

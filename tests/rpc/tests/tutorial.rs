@@ -19,6 +19,7 @@ fn the_tutorial_shows_compiled_files() {
         KV_MAIN,
         include_str!("../examples/callback.rs"),
         include_str!("../examples/driver_mode.rs"),
+        include_str!("../examples/service_per_thread.rs"),
         include_str!("catalog.rs"),
     ];
     let mut count = 0;
@@ -34,7 +35,7 @@ fn the_tutorial_shows_compiled_files() {
         );
         count += 1;
     }
-    assert_eq!(count, 10);
+    assert_eq!(count, 11);
 }
 
 /// Lines without blank ones and comments.

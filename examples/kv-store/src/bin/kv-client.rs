@@ -49,8 +49,19 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let options = Options::parse();
+async fn main() -> ExitCode {
+    let error = match run(Options::parse()).await {
+        Ok(Status::Ok) => return ExitCode::SUCCESS,
+        Ok(Status::NotFound) => "no such key".to_owned(),
+        Ok(Status::Full) => "the store is full".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("{error}");
+    ExitCode::FAILURE
+}
+
+/// Executes the command, and returns the status of its result.
+async fn run(options: Options) -> Result<Status, Box<dyn Error>> {
     let channel = connect(&options).await?;
     // The server keeps its replies for two minutes. Within this time a call whose connection is
     // lost may be retransmitted, and is executed only once.
@@ -59,7 +70,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         .resend(Resend::Always { cache_lifetime })
         .timeout(Duration::from_secs(options.timeout));
     let store = Client::new(channel).with_options(call);
-    let status = match options.command {
+    Ok(match options.command {
         Command::Get { key } => match store.get(&key.as_str().try_into()?).await? {
             owned::GetRes::Ok(ok) => {
                 std::io::stdout().write_all(&ok.value)?;
@@ -77,14 +88,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             store.put(&args).await?
         }
         Command::Delete { key } => store.delete(&key.as_str().try_into()?).await?,
-    };
-    let text = match status {
-        Status::Ok => return Ok(ExitCode::SUCCESS),
-        Status::NotFound => "no such key",
-        Status::Full => "the store is full",
-    };
-    eprintln!("{text}");
-    Ok(ExitCode::FAILURE)
+    })
 }
 
 async fn connect(options: &Options) -> Result<Channel, Box<dyn Error>> {

@@ -34,9 +34,12 @@ struct Options {
     /// Threads for each address.
     #[arg(long, default_value = "2")]
     threads: NonZeroUsize,
-    /// Host that may connect, besides this one; may be given several times.
-    #[arg(long, value_name = "ADDRESS")]
+    /// Host that may connect, by default this one; may be given several times.
+    #[arg(long, value_name = "ADDRESS", default_values = ["127.0.0.1", "::1"])]
     allow: Vec<IpAddr>,
+    /// Most connections of one host.
+    #[arg(long, default_value_t = 256)]
+    max_connections: usize,
     /// Most MiB of keys and values.
     #[arg(long, default_value_t = 1024)]
     max_mib: usize,
@@ -104,13 +107,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn control(options: &Options) -> ServerControl {
     let limits = ServerLimits::new()
         .max_connections(4096)
-        .max_connections_per_peer(256)
+        .max_connections_per_peer(options.max_connections)
         .max_bytes(512 << 20)
         .handler_time(Some(Duration::from_secs(10)));
     let allowed = options.allow.clone();
     ServerControl::with_hook(limits, move |request| {
-        let peer = request.address.ip().to_canonical();
-        if peer.is_loopback() || allowed.contains(&peer) {
+        if allowed.contains(&request.address.ip().to_canonical()) {
             Ok(())
         } else {
             Err("this host is not allowed".into())

@@ -3,8 +3,10 @@
 
 pub mod attack;
 pub mod counting;
+pub mod iwarp;
 pub mod random;
 pub mod rdma;
+pub mod table;
 pub mod tcp;
 
 use std::collections::HashMap;
@@ -116,13 +118,15 @@ pub async fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Asserts the complete text of an error, and whether the call was executed.
+/// Asserts the complete text of an error, whether the call was executed, and that the tutorial's
+/// table has the error.
 #[track_caller]
 pub fn assert_error(error: &CallError, text: &str, execution: Execution) {
     let (name, peer) = (error.procedure().name, error.peer());
     let whole = format!("{name} of program 0x20000001 version 1 at {peer}: {text} ({execution})");
     assert_eq!(error.to_string(), whole);
     assert_eq!(error.execution(), execution);
+    table::assert_documented(text, execution);
 }
 
 /// Makes calls in many tasks that share a connection, and cancels a tenth of them.
