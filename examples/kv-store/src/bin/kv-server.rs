@@ -112,7 +112,7 @@ fn control(options: &Options) -> ServerControl {
         .handler_time(Some(Duration::from_secs(10)));
     let allowed = options.allow.clone();
     ServerControl::with_hook(limits, move |request| {
-        if allowed.contains(&request.address.ip().to_canonical()) {
+        if allowed.contains(&request.address.ip()) {
             Ok(())
         } else {
             Err("this host is not allowed".into())
