@@ -195,7 +195,7 @@ impl<'t> Lexer<'t> {
         rest
     }
 
-    /// Reports characters that begin no token. Of a sum or another expression, the second operand is
+    /// Reports characters that begin no token. Of a sum or other expression, the second operand is
     /// skipped, so that the grammar does not report it too.
     fn junk(&mut self, taken: &'t str, span: Span, rest: &'t str) -> &'t str {
         let message = format!("`{}` is not part of XDR", taken.escape_debug());
