@@ -41,6 +41,7 @@
 //! NFS4ERR_GRACE.
 
 mod attributes;
+mod callback_server;
 mod callbacks;
 mod compound;
 mod config;
@@ -52,7 +53,8 @@ mod slots;
 mod waiters;
 
 pub use attributes::{Nfs4Attributes, Nfs4SetAttributes};
-pub use callbacks::{Nfs4CallbackRouter, Nfs4Callbacks, Nfs4Recall};
+pub use callback_server::Nfs4CallbackRouter;
+pub use callbacks::{Nfs4Callbacks, Nfs4Recall};
 pub use compound::{Nfs4Compound, Nfs4Results};
 pub use config::Nfs4Config;
 pub use error::{Nfs4Error, Nfs4Fault};

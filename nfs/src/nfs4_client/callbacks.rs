@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
-use oncrpc::{Context, Router, RpcError};
-
 use super::slots::SlotTable;
 use super::waiters::{Waiters, lock};
-use crate::nfs4::nfs4_callback::nfs_cb::{self, CompoundResults};
 use crate::nfs4::owned::{
     CbCompound4res, CbGetattr4res, CbSequence4res, NfsCbResop4 as Result4, NfsFh4 as Handle4,
 };
 use crate::nfs4::{
     CbCompound4args, CbIllegal4res, CbLayoutrecall4res, CbNotify4res, CbNotifyDeviceid4res,
-    CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args, CbRecall4res, CbRecallAny4res,
-    CbRecallSlot4res, CbRecallableObjAvail4res, CbSequence4args, CbSequence4resok,
-    CbWantsCancelled4res, NfsCbArgop4, Nfsstat4, Sessionid4, Stateid4,
+    CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args, CbRecall4res,
+    CbRecallAny4args, CbRecallAny4res, CbRecallSlot4res, CbRecallableObjAvail4res, CbSequence4args,
+    CbSequence4resok, CbWantsCancelled4res, NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_BLK_LAYOUT,
+    RCA4_TYPE_MASK_DIR_DLG, RCA4_TYPE_MASK_FILE_LAYOUT, RCA4_TYPE_MASK_OBJ_LAYOUT_MAX,
+    RCA4_TYPE_MASK_OBJ_LAYOUT_MIN, RCA4_TYPE_MASK_OTHER_LAYOUT_MIN, RCA4_TYPE_MASK_RDATA_DLG,
+    RCA4_TYPE_MASK_WDATA_DLG, Sessionid4, Stateid4,
 };
 
 /// The maximum operations of a CB_COMPOUND.
@@ -42,10 +42,15 @@ pub enum Nfs4Recall {
         /// Whether the file is about to be truncated, so that its data need not be flushed.
         truncate: bool,
     },
-    /// To return delegations of the client's choice (CB_RECALL_ANY).
+    /// To return delegations of the client's choice (CB_RECALL_ANY) until it has at most `keep` of
+    /// these kinds. A later one with a higher `keep` does not cancel it (RFC 8881, section 20.6.3).
     Any {
-        /// How many delegations the client may keep.
+        /// How many delegations of these kinds the client may keep, in total.
         keep: u32,
+        /// Read delegations count.
+        reads: bool,
+        /// Write delegations count.
+        writes: bool,
     },
 }
 
@@ -53,8 +58,8 @@ pub enum Nfs4Recall {
 ///
 /// A transport offers this service by its [`router`](Self::router). Each call is answered at once:
 /// a recall is queued, and [`next_recall`](Self::next_recall) returns it. Only delegations that the
-/// clients of these callbacks hold are queued, so that no server can make the queue grow without
-/// bound.
+/// clients of these callbacks hold are queued, and one CB_RECALL_ANY for each choice of kinds, so
+/// that no server can make the queue grow without bound.
 ///
 /// CB_RECALL, CB_RECALL_ANY and CB_RECALL_SLOT are executed. The reply to CB_GETATTR is
 /// NFS4ERR_BADHANDLE, so that the server recalls the delegation instead. The reply to other
@@ -81,6 +86,7 @@ struct State {
 
 struct Delegated {
     handle: Handle4,
+    is_write: bool,
     is_recalled: bool,
 }
 
@@ -110,14 +116,6 @@ impl Nfs4Callbacks {
         }))
     }
 
-    /// Returns the service of the back channel, for `tcp::connect_with_services` and
-    /// `rpcrdma_verbs::connect_with_services`.
-    #[must_use]
-    pub fn router(&self) -> Nfs4CallbackRouter {
-        self.0.is_served.store(true, Relaxed);
-        Router::new().add_service(nfs_cb::serve(self.clone()))
-    }
-
     /// Waits for the next recall. If several tasks wait, one of them gets it.
     pub async fn next_recall(&self) -> Nfs4Recall {
         poll_fn(|cx| {
@@ -131,6 +129,11 @@ impl Nfs4Callbacks {
             }
         })
         .await
+    }
+
+    /// Records that a router offers these callbacks.
+    pub(super) fn set_served(&self) {
+        self.0.is_served.store(true, Relaxed);
     }
 
     pub(super) fn is_served(&self) -> bool {
@@ -152,13 +155,20 @@ impl Nfs4Callbacks {
         Opening(self)
     }
 
-    pub(super) fn add_delegation(&self, stateid: &Stateid4, handle: Handle4) {
+    pub(super) fn add_delegation(&self, stateid: &Stateid4, is_write: bool, handle: Handle4) {
         let delegated = Delegated {
             handle,
+            is_write,
             is_recalled: false,
         };
         let mut state = lock(&self.0.state);
         state.delegations.insert(stateid.other, delegated);
+    }
+
+    /// Executes a CB_COMPOUND of `count` operations. Fewer of them are sufficient if one of them is
+    /// [`NfsCbArgop4::Illegal`], or if they are too many.
+    pub(super) fn execute(&self, args: &CbCompound4args<'_>, count: usize) -> CbCompound4res {
+        lock(&self.0.state).execute(args, count)
     }
 
     /// Removes a returned delegation and its recall.
@@ -171,9 +181,6 @@ impl Nfs4Callbacks {
         });
     }
 }
-
-/// The router of [`Nfs4Callbacks::router`].
-pub type Nfs4CallbackRouter = Router<(nfs_cb::Server<Nfs4Callbacks>, ())>;
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
@@ -195,24 +202,14 @@ impl fmt::Debug for Nfs4Callbacks {
     }
 }
 
-impl nfs_cb::Service for Nfs4Callbacks {
-    async fn compound<'a>(
-        &'a self,
-        _: &'a Context,
-        args: CbCompound4args<'a>,
-    ) -> Result<CompoundResults<'a>, RpcError> {
-        Ok(lock(&self.0.state).execute(&args).into())
-    }
-}
-
 impl State {
-    fn execute(&mut self, args: &CbCompound4args<'_>) -> CbCompound4res {
+    fn execute(&mut self, args: &CbCompound4args<'_>, count: usize) -> CbCompound4res {
         let reply = |status, resarray| CbCompound4res {
             status,
             tag: args.tag.to_vec(),
             resarray,
         };
-        if !(1..=2).contains(&args.minorversion) {
+        if !is_supported(args.minorversion) {
             return reply(Nfsstat4::MinorVersMismatch, Vec::new());
         }
         let mut operations = args.argarray.iter();
@@ -220,11 +217,14 @@ impl State {
             None => return reply(Nfsstat4::Ok, Vec::new()),
             Some(NfsCbArgop4::Sequence(sequence)) => sequence,
             Some(other) => {
-                let status = Nfsstat4::OpNotInSession;
+                let status = match other {
+                    NfsCbArgop4::Illegal => Nfsstat4::OpIllegal,
+                    _ => Nfsstat4::OpNotInSession,
+                };
                 return reply(status, vec![refuse(&other, status)]);
             }
         };
-        let first = match self.sequence(&sequence, args.argarray.len()) {
+        let first = match self.sequence(&sequence, count) {
             Ok(SequenceOutcome::New(ok)) => Result4::Sequence(CbSequence4res::Ok(Box::new(ok))),
             Ok(SequenceOutcome::Again(kept)) => return kept,
             Err(status) => {
@@ -309,10 +309,7 @@ impl State {
     ) -> (Nfsstat4, Result4) {
         let status = match operation {
             NfsCbArgop4::Recall(args) => self.recall(args),
-            NfsCbArgop4::RecallAny(args) => {
-                self.recall_any(args.craa_objects_to_keep);
-                Nfsstat4::Ok
-            }
+            NfsCbArgop4::RecallAny(args) => self.recall_any(args),
             NfsCbArgop4::RecallSlot(args) => {
                 let channel = self.sessions.get(&sequence.csa_sessionid);
                 if let Some(fore) = channel.and_then(|channel| channel.fore.upgrade()) {
@@ -352,13 +349,73 @@ impl State {
         Nfsstat4::Ok
     }
 
-    /// Executes CB_RECALL_ANY. The last one replaces earlier ones.
-    fn recall_any(&mut self, keep: u32) {
-        let recalls = &mut self.recalls;
-        recalls.retain(|recall| !matches!(recall, Nfs4Recall::Any { .. }));
-        recalls.push_back(Nfs4Recall::Any { keep });
+    /// Executes CB_RECALL_ANY (RFC 8881, section 20.6.3). It has no effect if the client has no
+    /// more objects than it may keep, or was already told to keep fewer.
+    fn recall_any(&mut self, args: &CbRecallAny4args<'_>) -> Nfsstat4 {
+        let Some((reads, writes)) = kinds(args) else {
+            return Nfsstat4::Inval;
+        };
+        let wanted = |held: &&Delegated| if held.is_write { writes } else { reads };
+        let held = self.delegations.values().filter(wanted).count();
+        // An OPEN in flight may bring one more.
+        let most = if reads || writes {
+            held + self.opening
+        } else {
+            0
+        };
+        let mut keep = args.craa_objects_to_keep;
+        if most <= keep as usize {
+            return Nfsstat4::Ok;
+        }
+        self.recalls.retain(|recall| match *recall {
+            Nfs4Recall::Any {
+                keep: earlier,
+                reads: of_reads,
+                writes: of_writes,
+            } if (of_reads, of_writes) == (reads, writes) => {
+                keep = keep.min(earlier);
+                false
+            }
+            _ => true,
+        });
+        self.recalls.push_back(Nfs4Recall::Any {
+            keep,
+            reads,
+            writes,
+        });
         self.waiters.wake();
+        Nfsstat4::Ok
     }
+}
+
+/// The types of recallable objects that are defined: those of RFC 8881, section 20.6.1, and the two
+/// of the flexible file layout (RFC 8435).
+const DEFINED_TYPES: u32 = {
+    let layouts = 1 << RCA4_TYPE_MASK_FILE_LAYOUT
+        | 1 << RCA4_TYPE_MASK_BLK_LAYOUT
+        | 1 << RCA4_TYPE_MASK_OBJ_LAYOUT_MIN
+        | 1 << RCA4_TYPE_MASK_OBJ_LAYOUT_MAX
+        | 0xf << RCA4_TYPE_MASK_OTHER_LAYOUT_MIN
+        | 0b11 << 16;
+    1 << RCA4_TYPE_MASK_RDATA_DLG
+        | 1 << RCA4_TYPE_MASK_WDATA_DLG
+        | 1 << RCA4_TYPE_MASK_DIR_DLG
+        | layouts
+};
+
+/// Returns whether CB_RECALL_ANY is about read delegations, and about write delegations; or none if
+/// it is about types that are not defined. Clients have no objects of the other types.
+fn kinds(args: &CbRecallAny4args<'_>) -> Option<(bool, bool)> {
+    let mut words = args.craa_type_mask.iter();
+    let types = words.next().unwrap_or_default();
+    let has = |kind: u32| types & (1 << kind) != 0;
+    let is_defined = types & !DEFINED_TYPES == 0 && words.all(|word| word == 0);
+    is_defined.then_some((has(RCA4_TYPE_MASK_RDATA_DLG), has(RCA4_TYPE_MASK_WDATA_DLG)))
+}
+
+/// Returns true if the callbacks know the operations of a minor version of NFSv4.
+pub(super) fn is_supported(minor_version: u32) -> bool {
+    (1..=2).contains(&minor_version)
 }
 
 enum SequenceOutcome {

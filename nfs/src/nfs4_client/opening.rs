@@ -131,7 +131,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let handle = super::files::handle(&mut results)?;
         let delegation = delegation(open.delegation);
         if let Some(delegation) = &delegation {
-            callbacks.add_delegation(&delegation.stateid, handle.clone());
+            callbacks.add_delegation(&delegation.stateid, delegation.is_write, handle.clone());
         }
         drop(opening);
         Ok(Nfs4OpenFile {

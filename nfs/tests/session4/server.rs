@@ -2,7 +2,7 @@
 //! replies and the back channel. It has one directory.
 #![allow(unreachable_pub, reason = "the modules of a test share it")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use oncrpc::xdr::Opaque;
@@ -13,16 +13,17 @@ use rpcrdma_nfs::nfs4::owned::{
     self, ChannelAttrs4, Compound4res, CreateSession4res, CreateSession4resok, ExchangeId4res,
     ExchangeId4resok, Fattr4, Getattr4res, Getattr4resok, Getfh4res, Getfh4resok, NfsFh4,
     NfsResop4 as Res, Nfsace4, Open4res, Open4resok, OpenDelegation4, OpenReadDelegation4,
-    Read4res, Read4resok, Sequence4res, ServerOwner4, StateProtect4R,
+    OpenWriteDelegation4, Read4res, Read4resok, Sequence4res, ServerOwner4, StateProtect4R,
 };
 use rpcrdma_nfs::nfs4::{
     self, BindConnToSession4res, BindConnToSession4resok, CbCompound4args, CbRecall4args,
     CbSequence4args, ChangeInfo4, ChannelDirFromServer4, Close4res, Compound4args, Createhow4,
     Delegreturn4res, DestroyClientid4res, DestroySession4res, FATTR4_SIZE, FATTR4_TYPE, Lookup4res,
-    NfsArgop4 as Op, NfsCbArgop4, Nfsstat4 as Status, OPEN4_SHARE_ACCESS_WRITE, OpenClaim4,
-    Openflag4, Putfh4res, Putrootfh4res, ReclaimComplete4res, ReferringCallList4, Remove4res,
-    Remove4resok, SEQ4_STATUS_CB_PATH_DOWN, Sequence4args, Sequence4resok, Sessionid4, StableHow4,
-    Stateid4, Write4res, Write4resok,
+    NfsArgop4 as Op, NfsCbArgop4, NfsSpaceLimit4, Nfsstat4 as Status,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
+    OPEN4_SHARE_ACCESS_WRITE, OpenClaim4, Openflag4, Putfh4res, Putrootfh4res, ReclaimComplete4res,
+    ReferringCallList4, Remove4res, Remove4resok, SEQ4_STATUS_CB_PATH_DOWN, Sequence4args,
+    Sequence4resok, Sessionid4, StableHow4, Stateid4, Write4res, Write4resok,
 };
 
 pub const SLOTS: u32 = 4;
@@ -56,6 +57,10 @@ struct State {
     executed: HashMap<(Sessionid4, u32, u32), u32>,
     /// The number of COMPOUNDs that were answered from a slot.
     replays: u32,
+    /// The slots of the COMPOUNDs since [`Server::take_slots`].
+    slots: BTreeSet<u32>,
+    /// How many slots less than [`SLOTS`] the server wants to be used.
+    recalled_slots: u32,
     trick: Option<Trick>,
 }
 
@@ -78,6 +83,8 @@ pub struct Callback {
     pub sequence: u32,
     pub slot: u32,
     pub recall: (Stateid4, Vec<u8>),
+    /// The operation after CB_SEQUENCE, in place of CB_RECALL.
+    pub operation: Option<NfsCbArgop4<'static>>,
     pub refers_to: Vec<nfs4::ReferringCall4>,
     pub minor_version: u32,
     pub has_sequence: bool,
@@ -90,6 +97,13 @@ impl Server {
 
     pub fn play(&self, trick: Trick) {
         self.state().trick = Some(trick);
+    }
+
+    /// Waits until the server has executed the COMPOUND that a trick concerns.
+    pub async fn played(&self) {
+        while self.state().trick.is_some() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
     }
 
     pub fn replays(&self) -> u32 {
@@ -114,29 +128,63 @@ impl Server {
         self.state().delegations.contains_key(name.as_bytes())
     }
 
+    /// Returns the slots of the COMPOUNDs since the last call.
+    pub fn take_slots(&self) -> Vec<u32> {
+        std::mem::take(&mut self.state().slots)
+            .into_iter()
+            .collect()
+    }
+
     /// Returns the next recall of a file's delegation.
     pub fn recall_of(&self, name: &str) -> Callback {
-        let state = self.state();
-        let (stateid, session) = state.delegations[name.as_bytes()];
+        let (stateid, session) = self.state().delegations[name.as_bytes()];
+        let recall = (stateid, name.into());
+        Callback {
+            recall,
+            ..self.callback(session, None)
+        }
+    }
+
+    /// Sends another operation than CB_RECALL after CB_SEQUENCE, to the only session.
+    pub async fn send(&self, operation: NfsCbArgop4<'static>) -> owned::CbCompound4res {
+        let session = {
+            let mut state = self.state();
+            if let NfsCbArgop4::RecallSlot(args) = &operation {
+                state.recalled_slots = SLOTS - 1 - args.rsa_target_highest_slotid;
+            }
+            *state.sessions.keys().next().unwrap()
+        };
+        let call = self.callback(session, Some(operation));
+        self.call_back(&call).await.unwrap()
+    }
+
+    fn callback(&self, session: Sessionid4, operation: Option<NfsCbArgop4<'static>>) -> Callback {
+        let nobody = Stateid4 {
+            seqid: 0,
+            other: [0; 12],
+        };
         Callback {
             session,
-            sequence: state.sessions[&session].back_sequence + 1,
+            sequence: self.state().sessions[&session].back_sequence + 1,
             slot: 0,
-            recall: (stateid, name.into()),
+            recall: (nobody, Vec::new()),
+            operation,
             refers_to: Vec::new(),
             minor_version: 1,
             has_sequence: true,
         }
     }
 
+    /// Returns the connection that is bound to the back channel.
+    pub fn way_back(&self) -> Channel {
+        let state = self.state();
+        let known = state.sessions.values().next().unwrap();
+        known.back.clone().expect("no way back").1
+    }
+
     /// Calls the client back, over the connection that is bound to the back channel.
     pub async fn call_back(&self, call: &Callback) -> Result<owned::CbCompound4res, CallError> {
-        let channel = {
-            let mut state = self.state();
-            let sessions = &mut state.sessions;
-            let known = sessions.values_mut().next().unwrap();
-            known.back.clone().expect("no way back").1
-        };
+        let channel = self.way_back();
         let lists = [ReferringCallList4 {
             rcl_sessionid: call.session,
             rcl_referring_calls: call.refers_to[..].into(),
@@ -154,7 +202,7 @@ impl Server {
             truncate: false,
             fh: Opaque::new(&call.recall.1).unwrap(),
         });
-        let operations = [sequence, recall];
+        let operations = [sequence, call.operation.unwrap_or(recall)];
         let args = CbCompound4args {
             tag: b"tag",
             minorversion: call.minor_version,
@@ -268,6 +316,7 @@ impl State {
 
     /// Executes SEQUENCE (RFC 8881, sections 2.10.6 and 18.46).
     fn sequence(&mut self, cx: &Context, args: &Sequence4args) -> Result<Sequence4resok, Replay> {
+        self.slots.insert(args.sa_slotid);
         let session = self.sessions.get_mut(&args.sa_sessionid);
         let session = session.ok_or(Replay::Refused(Status::Badsession))?;
         let slot = session.slots.get(args.sa_slotid as usize);
@@ -292,7 +341,7 @@ impl State {
             sr_sequenceid: args.sa_sequenceid,
             sr_slotid: args.sa_slotid,
             sr_highest_slotid: SLOTS - 1,
-            sr_target_highest_slotid: SLOTS - 1,
+            sr_target_highest_slotid: SLOTS - 1 - self.recalled_slots,
             sr_status_flags: down,
         })
     }
@@ -535,24 +584,7 @@ impl State {
         self.files.entry(name.to_vec()).or_default();
         *current = name.to_vec();
         let stateid = self.stateid();
-        let delegation = match args.share_access & OPEN4_SHARE_ACCESS_WRITE {
-            0 => {
-                let stateid = self.stateid();
-                let held = (stateid, sequence.sa_sessionid);
-                self.delegations.insert(name.to_vec(), held);
-                OpenDelegation4::Read(Box::new(OpenReadDelegation4 {
-                    stateid,
-                    recall: false,
-                    permissions: Nfsace4 {
-                        r#type: 0,
-                        flag: 0,
-                        access_mask: 0,
-                        who: b"EVERYONE@".to_vec(),
-                    },
-                }))
-            }
-            _ => OpenDelegation4::None,
-        };
+        let delegation = self.delegate(sequence.sa_sessionid, name, args.share_access);
         let ok = Open4resok {
             stateid,
             cinfo: CHANGE,
@@ -561,6 +593,38 @@ impl State {
             delegation,
         };
         (Status::Ok, Res::Open(Open4res::Ok(Box::new(ok))))
+    }
+
+    /// Grants a delegation for an OPEN: a read delegation if it does not write, and a write
+    /// delegation if it asks for one.
+    fn delegate(&mut self, session: Sessionid4, name: &[u8], access: u32) -> OpenDelegation4 {
+        let wants_write =
+            access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK == OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+        let writes = access & OPEN4_SHARE_ACCESS_WRITE != 0;
+        if writes && !wants_write {
+            return OpenDelegation4::None;
+        }
+        let stateid = self.stateid();
+        self.delegations.insert(name.to_vec(), (stateid, session));
+        let permissions = Nfsace4 {
+            r#type: 0,
+            flag: 0,
+            access_mask: 0,
+            who: b"EVERYONE@".to_vec(),
+        };
+        if writes {
+            return OpenDelegation4::Write(Box::new(OpenWriteDelegation4 {
+                stateid,
+                recall: false,
+                space_limit: NfsSpaceLimit4::Size(1 << 20),
+                permissions,
+            }));
+        }
+        OpenDelegation4::Read(Box::new(OpenReadDelegation4 {
+            stateid,
+            recall: false,
+            permissions,
+        }))
     }
 
     fn stateid(&mut self) -> Stateid4 {
