@@ -65,7 +65,7 @@ fn recorded() -> &'static Snapshotter {
 }
 
 const FIRST: [u8; 16_384] = [5; 16_384];
-const SECOND: [u8; 40_001] = [6; 40_001];
+static SECOND: [u8; 40_001] = [6; 40_001];
 
 fn lengths(results: Nfs4Results) -> Vec<usize> {
     let lengths = results.filter_map(|result| match result {
