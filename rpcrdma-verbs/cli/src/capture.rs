@@ -46,6 +46,13 @@ pub(crate) fn run(path: &Path, json: bool, draft: Properties) -> Result<(), Box<
 fn analyze(input: impl Read + Send, report: Report<impl Write>) -> Result<(), Box<dyn Error>> {
     let mut analysis = Analysis::new(report);
     let damage = file::read(input, |frame| Ok(analysis.frame(&frame)?))?;
+    if let Some(link) = analysis.report.only_unsupported() {
+        return Err(format!(
+            "frames of the link type {link} are not supported: Ethernet, raw IP, loopback and \
+             cooked frames of Linux are"
+        )
+        .into());
+    }
     analysis.finish()?;
     Ok(analysis.report.finish(damage.as_deref())?)
 }
@@ -106,7 +113,7 @@ impl<W: Write> Analysis<W> {
     }
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), OutputError> {
-        self.report.at(frame.time);
+        self.report.frame(frame);
         let Some(packet) = packet::parse(frame) else {
             return Ok(());
         };

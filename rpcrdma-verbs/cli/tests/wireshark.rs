@@ -2,8 +2,14 @@
 //! --pcap`, on captures of the same messages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "wireshark/damage.rs"]
+mod damage;
+#[path = "wireshark/formats.rs"]
+mod formats;
 #[path = "wireshark/tree.rs"]
 mod tree;
+#[path = "wireshark/truncated.rs"]
+mod truncated;
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write as _};
@@ -96,7 +102,7 @@ impl Fixture {
             .args(options)
             .output();
         let Ok(output) = output else {
-            skipped();
+            skipped("there is no tshark");
             return None;
         };
         let error = String::from_utf8_lossy(&output.stderr);
@@ -111,7 +117,13 @@ impl Fixture {
     /// Returns the packets of a capture that the dissector shows.
     fn packets(&self, file: &Path, options: &[&str]) -> Option<Vec<Packet>> {
         let pdml = self.tshark(file, &[&["-T", "pdml"], options].concat())?;
-        Some(tree::packets(&pdml))
+        Some(tree::packets(&pdml, "rpcrdma2"))
+    }
+
+    /// Returns the fields of a message of Version Two.
+    fn expected(&self, message: &[u8]) -> Vec<Line> {
+        let node = tree::decode(&self.schema, "rpcrdma2_xprt_hdr", message).unwrap();
+        tree::expected(&self.schema, "rpcrdma2", &node)
     }
 
     /// Compares the dissector's fields with those of the schema's decoder, on each message of
@@ -124,17 +136,17 @@ impl Fixture {
         let two: Vec<_> = two.collect();
         assert_eq!(shown.len(), two.len());
         for (shown, message) in shown.iter().zip(two) {
-            assert_eq!(**shown, tree::expected(&self.schema, message));
+            assert_eq!(**shown, self.expected(message));
         }
     }
 }
 
-/// Records for the summary of `.ci/run` that tshark is not installed.
-fn skipped() {
-    eprintln!("skipped: there is no tshark");
+/// Records for the summary of `.ci/run` why a test is skipped.
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
     if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {
         let notes = OpenOptions::new().create(true).append(true).open(notes);
-        writeln!(notes.unwrap(), "the dissector: there is no tshark").unwrap();
+        writeln!(notes.unwrap(), "the dissector: {why}").unwrap();
     }
 }
 
@@ -282,118 +294,4 @@ fn packets_of_soft_roce() {
     };
     assert_eq!(packets.iter().filter(|packet| packet.lost > 0).count(), 0);
     fixture.compare(&decoded(&file), &packets);
-}
-
-/// Returns the records of a capture: its header, and each frame with its header.
-fn records(file: &[u8]) -> (&[u8], Vec<Vec<u8>>) {
-    let (header, mut rest) = file.split_at(24);
-    let mut records = Vec::new();
-    while let Some(length) = rest.get(8..12) {
-        let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
-        let (record, after) = rest.split_at(16 + length);
-        records.push(record.to_vec());
-        rest = after;
-    }
-    (header, records)
-}
-
-/// Without a packet in the middle of a Send, both tools report the loss, and show all other
-/// messages.
-#[test]
-fn missing_packets_are_reported() {
-    let fixture = Fixture::new();
-    let file = fixture.file("demo.pcap");
-    rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);
-    let all = decoded(&file);
-    let whole = std::fs::read(&file).unwrap();
-    let (header, mut records) = records(&whole);
-    // The opcode follows the headers of Ethernet, IP and UDP.
-    let middle = records
-        .iter()
-        .position(|record| record[16 + 42] == 1)
-        .unwrap();
-    records.remove(middle);
-    std::fs::write(&file, [header, &records.concat()].concat()).unwrap();
-    let events = events(&["decode", "--pcap", file.to_str().unwrap(), "--json"]);
-    assert_eq!(of_kind(&events, "lost").len(), 1);
-    assert_eq!(of_kind(&events, "message").len(), all.len() - 1);
-    let Some(packets) = fixture.packets(&file, &[]) else {
-        return;
-    };
-    let found: usize = packets.iter().map(|packet| packet.messages.len()).sum();
-    // Two messages of the demonstration are of Version One.
-    assert_eq!(found, all.len() - 2 - 1);
-    assert_eq!(packets.iter().filter(|packet| packet.lost > 0).count(), 1);
-}
-
-/// A generator of random numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ z >> 31) % bound as u64).unwrap()
-    }
-}
-
-/// Every damaged message is either shown as the decoder decodes it, or shown as malformed if the
-/// decoder finds an error.
-#[test]
-fn malformed_messages_are_shown_as_such() {
-    let seed = std::env::var("RPCRDMA_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("seed {seed}");
-    let mut random = Random(seed);
-    let fixture = Fixture::new();
-    let file = fixture.file("demo.pcap");
-    rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);
-    let whole = std::fs::read(&file).unwrap();
-    let (header, records) = records(&whole);
-    // After the headers of the record, of Ethernet, IP, UDP and BTH.
-    const MESSAGE: usize = 16 + 14 + 20 + 8 + 12;
-    let only: Vec<&Vec<u8>> = records
-        .iter()
-        .filter(|record| record[16 + 42] == 4 && record[MESSAGE + 7] == 2)
-        .collect();
-    let (mut out, mut messages) = (header.to_vec(), Vec::new());
-    for _ in 0..1500 {
-        let mut record = only[random.below(only.len())].clone();
-        let end = record.len() - 4;
-        for _ in 0..1 + random.below(3) {
-            let at = MESSAGE + 8 + random.below(end - MESSAGE - 8);
-            record[at] = [0, 1, 2, 0xff, 0x7f][random.below(5)];
-        }
-        messages.push(record[MESSAGE..end].to_vec());
-        out.extend(record);
-    }
-    std::fs::write(&file, out).unwrap();
-    let Some(packets) = fixture.packets(&file, &["-o", "ip.check_checksum:FALSE"]) else {
-        return;
-    };
-    assert_eq!(packets.len(), messages.len());
-    let mut malformed = 0;
-    for (packet, message) in packets.iter().zip(&messages) {
-        match tree::decode(&fixture.schema, message) {
-            Ok(_) => {
-                assert_eq!(packet.malformed, None, "{message:02x?}");
-                assert_eq!(packet.messages, [tree::expected(&fixture.schema, message)]);
-            }
-            Err(error) => {
-                malformed += 1;
-                let told = packet
-                    .malformed
-                    .as_ref()
-                    .unwrap_or_else(|| panic!("{message:02x?}"));
-                let place = format!(" at byte {}", error.offset);
-                assert!(told.ends_with(&place), "{told}; {error}");
-                assert!(told.starts_with(&error.path), "{told}; {error}");
-            }
-        }
-    }
-    assert!(malformed > 300, "{malformed}");
 }

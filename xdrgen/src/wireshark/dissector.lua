@@ -26,7 +26,9 @@ local cut = ProtoExpert.new(settings.protocol .. ".cut", "Not all of the message
     expert.group.UNDECODED, expert.severity.NOTE)
 local lost = ProtoExpert.new(settings.protocol .. ".lost", "A part of the message is missing",
     expert.group.REASSEMBLE, expert.severity.WARN)
-proto.experts = { malformed, unread, cut, lost }
+local truncated = ProtoExpert.new(settings.protocol .. ".truncated", "Not all was captured",
+    expert.group.UNDECODED, expert.severity.WARN)
+proto.experts = { malformed, unread, cut, lost, truncated }
 
 -- Which overlays decode opaque fields: 0 for all of them.
 local choices = { { 1, "all", 0 } }
@@ -466,6 +468,15 @@ local function message(tvb, pinfo, tree)
     if state.cut then
         item:add_proto_expert_info(cut)
     end
+    -- A capture may end frames early. The dissectors of RoCE and iWARP do not pass such payloads.
+    local missing = tvb:reported_len() - tvb:len()
+    if missing > 0 then
+        item:add_proto_expert_info(truncated, missing .. " bytes of the message were not captured")
+        pinfo.cols.info:append(" (truncated)")
+        if not ok and type(problem) == "table" and problem.what == "unexpected end" then
+            return true
+        end
+    end
     if ok then
         item:set_len(state.at)
         if settings.prefix then
@@ -481,11 +492,12 @@ local function message(tvb, pinfo, tree)
 end
 
 -- Reassembly of Sends. `partial` has the Send of each stream that is not complete; `pieces` has what
--- a packet was found to be, because packets are dissected again in any order.
-local partial, pieces = {}, {}
+-- a packet was found to be, because packets are dissected again in any order. `begun` has the packets
+-- with which a Send begins: true if the Send before it is not complete.
+local partial, pieces, begun = {}, {}, {}
 
 function proto.init()
-    partial, pieces = {}, {}
+    partial, pieces, begun = {}, {}, {}
 end
 
 local function field(name)
@@ -504,6 +516,17 @@ local function note(tree, tvb, text, problem)
     local item = tree:add(proto, tvb(), settings.title .. ": " .. text)
     if problem then
         item:add_proto_expert_info(lost, problem)
+    end
+end
+
+-- Begins a Send of a stream. Shows that the Send before it is not complete.
+local function begin(key, stream, tvb, tree)
+    if begun[key] == nil then
+        begun[key] = partial[stream] ~= nil
+        partial[stream] = nil
+    end
+    if begun[key] then
+        note(tree, tvb, "the message before this one", "its last packets are not in the capture")
     end
 end
 
@@ -586,13 +609,13 @@ local function infiniband(tvb, pinfo, tree)
     end
     local stream = tostring(pinfo.net_src) .. ">" .. tostring(pinfo.net_dst) .. ">"
         .. tostring(last(bth.queue_pair))
+    local key = pinfo.number .. " " .. stream
+    if place == "only" or place == "first" then
+        begin(key, stream, tvb, tree)
+    end
     if place == "only" then
-        if not pinfo.visited then
-            partial[stream] = nil
-        end
         return message(tvb, pinfo, tree)
     end
-    local key = pinfo.number .. " " .. stream
     return part(key, tvb, pinfo, tree, function()
         local follows = function(before)
             return before.next == psn
@@ -621,6 +644,9 @@ local function iwarp(tvb, pinfo, tree)
     local key = pinfo.number .. " " .. stream .. " " .. msn .. " " .. offset
     -- Where Wireshark reassembles Sends itself, the last segment comes with all of the message.
     local whole = offset == 0 or not (pieces[key] or partial[stream])
+    if offset == 0 then
+        begin(key, stream, tvb, tree)
+    end
     if final and whole then
         return message(tvb, pinfo, tree)
     end

@@ -18,6 +18,15 @@ pub(super) struct Frame<'a> {
     pub(super) link: Linktype,
     /// The captured bytes, which may be fewer than were sent.
     pub(super) bytes: &'a [u8],
+    /// The length of the frame on the wire.
+    length: u32,
+}
+
+impl Frame<'_> {
+    /// Returns true if the end of the frame was not captured.
+    pub(super) fn is_truncated(&self) -> bool {
+        (self.bytes.len() as u64) < u64::from(self.length)
+    }
 }
 
 /// An interface of a pcapng file.
@@ -124,8 +133,12 @@ impl Context {
                 let (link, resolution) = self.legacy?;
                 let part = u64::from(packet.ts_usec);
                 let time = Duration::from_secs(packet.ts_sec.into()) + fraction(part, resolution);
-                let bytes = clip(packet.data, packet.caplen, packet.origlen);
-                Some(Frame { time, link, bytes })
+                Some(Frame {
+                    time,
+                    link,
+                    bytes: clip(packet.data, packet.caplen, packet.origlen),
+                    length: packet.origlen,
+                })
             }
             PcapBlockOwned::NG(Block::SectionHeader(_)) => {
                 self.interfaces.clear();
@@ -150,9 +163,12 @@ impl Context {
                 let seconds = seconds.saturating_add_signed(interface.offset);
                 let part = fraction(units % interface.resolution, interface.resolution);
                 let time = Duration::from_secs(seconds).saturating_add(part);
-                let bytes = clip(packet.data, packet.caplen, packet.origlen);
-                let link = interface.link;
-                Some(Frame { time, link, bytes })
+                Some(Frame {
+                    time,
+                    link: interface.link,
+                    bytes: clip(packet.data, packet.caplen, packet.origlen),
+                    length: packet.origlen,
+                })
             }
             PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
                 let interface = self.interfaces.first()?;
@@ -162,9 +178,12 @@ impl Context {
                     interface.snapshot
                 };
                 let bytes = clip(packet.data, packet.origlen, packet.origlen);
-                let bytes = bytes.get(..bytes.len().min(max))?;
-                let (time, link) = (Duration::ZERO, interface.link);
-                Some(Frame { time, link, bytes })
+                Some(Frame {
+                    time: Duration::ZERO,
+                    link: interface.link,
+                    bytes: bytes.get(..bytes.len().min(max))?,
+                    length: packet.origlen,
+                })
             }
             PcapBlockOwned::NG(_) => None,
         }

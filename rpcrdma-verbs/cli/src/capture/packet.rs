@@ -76,34 +76,65 @@ impl<'a> Bytes<'a> {
     }
 }
 
+/// What precedes the IP packet in a frame.
+enum LinkHeader {
+    Ethernet,
+    /// "Cooked" captures of Linux, of all interfaces: two versions.
+    Cooked,
+    Cooked2,
+    /// The loopback link type of BSD: the family is in either byte order.
+    Loopback,
+    Nothing,
+}
+
+impl LinkHeader {
+    fn of(link: Linktype) -> Option<Self> {
+        match link {
+            Linktype::ETHERNET => Some(Self::Ethernet),
+            Linktype::LINUX_SLL => Some(Self::Cooked),
+            Linktype::LINUX_SLL2 => Some(Self::Cooked2),
+            Linktype::NULL | Linktype(108) => Some(Self::Loopback),
+            // Some systems used 12 for raw IP.
+            Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 | Linktype(12) => Some(Self::Nothing),
+            _ => None,
+        }
+    }
+
+    /// Skips the header. Returns the protocol of the bytes after it.
+    fn skip(&self, bytes: &mut Bytes<'_>) -> Option<u16> {
+        match self {
+            Self::Ethernet => {
+                bytes.take(12)?;
+                bytes.u16()
+            }
+            Self::Cooked => {
+                bytes.take(14)?;
+                bytes.u16()
+            }
+            Self::Cooked2 => {
+                let protocol = bytes.u16()?;
+                bytes.take(18)?;
+                Some(protocol)
+            }
+            Self::Loopback => {
+                bytes.take(4)?;
+                by_version(*bytes)
+            }
+            Self::Nothing => by_version(*bytes),
+        }
+    }
+}
+
+/// Returns true if frames of this link type can be parsed.
+pub(super) fn is_supported(link: Linktype) -> bool {
+    LinkHeader::of(link).is_some()
+}
+
 /// Parses a frame. Returns `None` if it has another type, is a fragment, or is truncated in its
 /// headers.
 pub(super) fn parse<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let mut bytes = Bytes(frame.bytes);
-    let protocol = match frame.link {
-        Linktype::ETHERNET => {
-            bytes.take(12)?;
-            bytes.u16()?
-        }
-        // "Cooked" captures of Linux, of all interfaces.
-        Linktype::LINUX_SLL => {
-            bytes.take(14)?;
-            bytes.u16()?
-        }
-        Linktype::LINUX_SLL2 => {
-            let protocol = bytes.u16()?;
-            bytes.take(18)?;
-            protocol
-        }
-        // The loopback link type of BSD: the family is in host byte order.
-        Linktype::NULL | Linktype(108) => {
-            bytes.take(4)?;
-            by_version(bytes)?
-        }
-        // Some systems used 12 for raw IP.
-        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 | Linktype(12) => by_version(bytes)?,
-        _ => return None,
-    };
+    let protocol = LinkHeader::of(frame.link)?.skip(&mut bytes)?;
     network(bytes, protocol)
 }
 

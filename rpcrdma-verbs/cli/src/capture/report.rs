@@ -7,7 +7,9 @@ use std::time::Duration;
 use rpcrdma_proto::connection::Properties;
 use serde_json::{Value, json};
 
+use super::file::Frame;
 use super::message::Message;
+use super::packet;
 use super::rpc::{RpcCall, RpcHeader};
 use crate::output::OutputError;
 
@@ -59,6 +61,10 @@ pub(super) struct Report<W> {
     messages: u64,
     others: u64,
     losses: u64,
+    frames: u64,
+    truncated: u64,
+    /// The number of frames of each link type that is not supported.
+    unsupported: BTreeMap<i32, u64>,
     /// Whether the capture has more concurrent connections than are tracked.
     overflown: bool,
     calls: BTreeMap<(ConnectionNumber, Sender, u32), RpcCall>,
@@ -76,15 +82,30 @@ impl<W: Write> Report<W> {
             messages: 0,
             others: 0,
             losses: 0,
+            frames: 0,
+            truncated: 0,
+            unsupported: BTreeMap::new(),
             overflown: false,
             calls: BTreeMap::new(),
         }
     }
 
-    /// Sets the time of the following events.
-    pub(super) fn at(&mut self, time: Duration) {
-        let began = *self.began.get_or_insert(time);
-        self.now = time.saturating_sub(began);
+    /// Counts a frame, and sets the time of the following events.
+    pub(super) fn frame(&mut self, frame: &Frame<'_>) {
+        let began = *self.began.get_or_insert(frame.time);
+        self.now = frame.time.saturating_sub(began);
+        self.frames += 1;
+        self.truncated += u64::from(frame.is_truncated());
+        if !packet::is_supported(frame.link) {
+            *self.unsupported.entry(frame.link.0).or_default() += 1;
+        }
+    }
+
+    /// Returns a link type that is not supported, if no frame has another one.
+    pub(super) fn only_unsupported(&self) -> Option<i32> {
+        let (link, _) = self.unsupported.first_key_value()?;
+        let count: u64 = self.unsupported.values().sum();
+        (count == self.frames).then_some(*link)
     }
 
     /// Parses a Send as a message, on a connection with or without `seen` messages.
@@ -178,41 +199,29 @@ impl<W: Write> Report<W> {
 
     /// Prints the counts, and the damage of the file.
     pub(super) fn finish(&mut self, damage: Option<&str>) -> Result<(), OutputError> {
-        let Self {
-            messages,
-            connections,
-            losses,
-            others,
-            ..
-        } = &*self;
         if self.json {
             let event = json!({
-                "event": "summary", "messages": messages, "connections": connections,
-                "losses": losses, "other_sends": others, "damage": damage,
+                "event": "summary", "messages": self.messages, "connections": self.connections,
+                "losses": self.losses, "other_sends": self.others, "damage": damage,
+                "truncated": self.truncated, "unsupported": self.unsupported,
                 "overflown": self.overflown,
             });
             writeln!(self.out, "{event}")?;
             return Ok(());
         }
-        let one = |count: u64, one: &str, many: &str| {
-            format!("{count} {}", if count == 1 { one } else { many })
-        };
-        let mut text = one(*messages, "message", "messages");
-        text += " of ";
-        text += &one(*connections as u64, "connection", "connections");
-        if *losses > 0 {
-            text += ", ";
-            text += &one(*losses, "loss", "losses");
-        }
-        if *others > 0 {
-            text += ", ";
-            text += &one(
-                *others,
-                "Send of another protocol",
-                "Sends of other protocols",
-            );
-        }
+        let text = self.counts();
         writeln!(self.out, "{text}")?;
+        if self.truncated > 0 {
+            let text = counted(self.truncated, "frame was", "frames were");
+            writeln!(self.out, "{text} not captured to the end")?;
+        }
+        for (link, count) in &self.unsupported {
+            let text = counted(*count, "frame has", "frames have");
+            writeln!(
+                self.out,
+                "{text} the link type {link}, which is not supported"
+            )?;
+        }
         if self.overflown {
             let text = "there are more connections at once than are followed";
             writeln!(self.out, "{text}: some were not decoded")?;
@@ -221,6 +230,23 @@ impl<W: Write> Report<W> {
             writeln!(self.out, "{damage}")?;
         }
         Ok(())
+    }
+
+    /// Returns the numbers of messages, connections and losses.
+    fn counts(&self) -> String {
+        let mut text = counted(self.messages, "message", "messages");
+        text += " of ";
+        text += &counted(self.connections as u64, "connection", "connections");
+        if self.losses > 0 {
+            text += ", ";
+            text += &counted(self.losses, "loss", "losses");
+        }
+        if self.others > 0 {
+            let (one, many) = ("Send of another protocol", "Sends of other protocols");
+            text += ", ";
+            text += &counted(self.others, one, many);
+        }
+        text
     }
 
     fn begin(&self, ConnectionNumber(number): ConnectionNumber, from: Sender) -> String {
@@ -279,4 +305,8 @@ impl<W: Write> Report<W> {
             }
         }
     }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -30,6 +30,17 @@ pub(super) struct Direction {
     waiting_bytes: usize,
     /// The offset of the next byte.
     position: u64,
+    /// The sequence number after the last byte that was sent, as far as it is known.
+    end: Option<StreamEnd>,
+}
+
+/// Where a stream ends.
+#[derive(Clone, Copy)]
+enum StreamEnd {
+    /// The peer has acknowledged the bytes before this number. One of them may be a FIN.
+    Acknowledged(u32),
+    /// The FIN has this number.
+    Fin(u32),
 }
 
 impl Direction {
@@ -42,6 +53,11 @@ impl Direction {
     ) -> Vec<StreamPart> {
         let mut parts = Vec::new();
         let first = header.sequence.wrapping_add(u32::from(header.syn));
+        if header.fin {
+            // Lengths of packets have 16 bits.
+            let length = u32::try_from(length).unwrap_or_default();
+            self.end = Some(StreamEnd::Fin(first.wrapping_add(length)));
+        }
         let next = *self.next.get_or_insert(first);
         let ahead = i64::from(first.wrapping_sub(next).cast_signed());
         // Bytes that were seen before are skipped.
@@ -78,14 +94,35 @@ impl Direction {
         {
             self.skip(&mut parts);
         }
+        let is_later = |end: u32| number.wrapping_sub(end).cast_signed() > 0;
+        self.end = match self.end {
+            Some(StreamEnd::Acknowledged(end)) if !is_later(end) => self.end,
+            Some(StreamEnd::Fin(_)) => self.end,
+            _ => Some(StreamEnd::Acknowledged(number)),
+        };
         parts
     }
 
-    /// Returns the waiting data at the end of the capture.
+    /// Returns the waiting data at the end of the capture or of the stream, and what is missing
+    /// after them.
     pub(super) fn finish(&mut self) -> Vec<StreamPart> {
         let mut parts = Vec::new();
         while !self.waiting.is_empty() {
             self.skip(&mut parts);
+        }
+        let after = |end: u32| {
+            let rest = self.next.map(|next| end.wrapping_sub(next).cast_signed());
+            u64::try_from(rest.unwrap_or(0)).unwrap_or(0)
+        };
+        let missing = match self.end {
+            Some(StreamEnd::Fin(end)) => after(end),
+            // A single byte may be a FIN that was not captured.
+            Some(StreamEnd::Acknowledged(end)) => Some(after(end)).filter(|n| *n > 1).unwrap_or(0),
+            None => 0,
+        };
+        if missing > 0 {
+            self.advance(missing);
+            parts.push(StreamPart::Gap(missing));
         }
         parts
     }
@@ -176,6 +213,27 @@ mod tests {
         assert_eq!(stream.acknowledged(5), [StreamPart::Gap(3), bytes(b"fg")]);
         assert_eq!(stream.segment(header(9, false), b"j", 1), []);
         assert_eq!(stream.finish(), [StreamPart::Gap(2), bytes(b"j")]);
+    }
+
+    #[test]
+    fn bytes_missing_at_the_end_are_reported() {
+        let mut stream = Direction::default();
+        assert_eq!(stream.segment(header(7, false), b"ab", 2), [bytes(b"ab")]);
+        assert_eq!(stream.acknowledged(9), []);
+        assert_eq!(stream.finish(), []);
+        // The FIN may be missing.
+        assert_eq!(stream.acknowledged(10), []);
+        assert_eq!(stream.finish(), []);
+        assert_eq!(stream.acknowledged(14), []);
+        assert_eq!(stream.acknowledged(12), []);
+        assert_eq!(stream.finish(), [StreamPart::Gap(5)]);
+        assert_eq!(stream.finish(), []);
+        // The FIN follows one byte that is missing.
+        let mut fin = header(15, false);
+        fin.fin = true;
+        assert_eq!(stream.segment(fin, &[], 0), []);
+        assert_eq!(stream.acknowledged(16), []);
+        assert_eq!(stream.finish(), [StreamPart::Gap(1)]);
     }
 
     #[test]
