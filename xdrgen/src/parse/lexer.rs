@@ -4,6 +4,7 @@ use nom::branch::alt;
 use nom::bytes::complete::{tag, take_until, take_while, take_while1};
 use nom::character::complete::{anychar, one_of, satisfy};
 use nom::combinator::{map_opt, opt, recognize};
+use nom::error::{Error, ErrorKind};
 use nom::sequence::pair;
 use nom::{IResult, Parser};
 
@@ -134,6 +135,7 @@ enum Piece {
     Word,
     Sign(TokenKind),
     Quoted,
+    Character(i128),
     Junk,
 }
 
@@ -200,6 +202,7 @@ impl<'t> Lexer<'t> {
                 );
                 self.push(TokenKind::Malformed, taken, span);
             }
+            Piece::Character(code) => self.character(code, taken, span),
             Piece::Junk => {
                 let message = format!("`{}` is not part of XDR", taken.escape_debug());
                 self.report(Code::InvalidToken, span, message, "not XDR");
@@ -357,6 +360,17 @@ impl<'t> Lexer<'t> {
         TokenKind::Malformed
     }
 
+    /// Reports a character constant, as C has it.
+    fn character(&mut self, code: i128, taken: &'t str, span: Span) {
+        let message = format!("`{taken}` is a character constant");
+        self.output.diagnostics.push(
+            Diagnostic::new(Code::InvalidToken, span, message)
+                .label("XDR has only numbers")
+                .fix(span, code.to_string(), format!("write `{code}`")),
+        );
+        self.push(TokenKind::Malformed, taken, span);
+    }
+
     fn name(&mut self, word: &str, span: Span) -> TokenKind {
         let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if word.chars().all(legal) {
@@ -442,6 +456,7 @@ fn piece_without_comment(input: &str) -> IResult<&str, Piece> {
         tag("/*").map(|_| Piece::Unterminated),
         pair(tag("//"), take_while(|c| c != '\n')).map(|_| Piece::LineComment),
         quoted.map(|_| Piece::Quoted),
+        character.map(Piece::Character),
         junk.map(|_| Piece::Junk),
     ))
     .parse(input)
@@ -526,6 +541,13 @@ fn sign(input: &str) -> IResult<&str, TokenKind> {
 /// Recognizes quoted text on one line.
 fn quoted(input: &str) -> IResult<&str, &str> {
     recognize((tag("\""), take_while(|c| c != '"' && c != '\n'), tag("\""))).parse(input)
+}
+
+/// Recognizes a character constant of C.
+fn character(input: &str) -> IResult<&str, i128> {
+    let (code, rest) = number::character(input)
+        .ok_or_else(|| nom::Err::Error(Error::new(input, ErrorKind::Char)))?;
+    Ok((rest, code))
 }
 
 /// Recognizes characters that begin no token.

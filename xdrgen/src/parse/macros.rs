@@ -244,6 +244,10 @@ impl<'p> Parser<'p> {
 
     /// Returns the value of a number or a name.
     fn operand(&mut self) -> Option<Term<'p>> {
+        if let Some((code, rest)) = number::character(self.rest) {
+            self.rest = rest;
+            return Some(Term::number(code));
+        }
         let end = self.rest.find(|c| !is_inner(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
@@ -281,6 +285,7 @@ mod tests {
         assert_eq!(value("7 / 2 + 7 % 4"), number(6));
         assert_eq!(value("1 | 6 & 4 ^ 1"), number(5));
         assert_eq!(value("256 >> 4"), number(16));
+        assert_eq!(value("'a' + 1"), number(98));
         assert_eq!(value("1 /* one */ + /* two */ 2 // three"), number(3));
         assert_eq!(value("(1 + \\\n\t2)"), number(3));
         for other in [
