@@ -26,9 +26,24 @@ pub struct Specification {
     pub includes: Vec<Span>,
     /// The members and arms outside of a definition, in a document that extends others.
     pub fragments: Vec<Fragment>,
-    /// The constants of `%#define`, which are for C. A constant becomes a definition if a document
-    /// uses it and no document defines it.
+    /// The constants of `%#define`, which are for C, and those of `#define` whose values depend on
+    /// other documents. A constant becomes a definition if a document uses it and no document
+    /// defines it.
     pub macros: Vec<Definition>,
+    /// The names that the lines of the preprocessor define, with the positions. XDR has no use for
+    /// some of them: their values are not numbers.
+    pub defines: Vec<Ident>,
+    /// The lines that are not active, because of conditions of the preprocessor.
+    pub inactive: Vec<Inactive>,
+}
+
+/// Lines that are not active.
+#[derive(Clone, Copy, Debug)]
+pub struct Inactive {
+    /// The line of the preprocessor that begins the condition.
+    pub condition: Span,
+    /// The lines.
+    pub lines: Span,
 }
 
 /// A top-level definition.
@@ -195,8 +210,35 @@ pub enum ValueExprKind {
     Number(i128),
     /// The name of a constant or of an enum's member.
     Name(String),
-    /// The sum of a named value and a number: the value of a macro, `#define A B+1`.
-    Sum(String, i128),
+    /// A sum with a multiple of a named value: the value of a macro, `#define A B*4+1`.
+    Sum(String, Linear),
+}
+
+/// A linear function: `factor * value + addend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    /// The factor of the named value.
+    pub factor: i128,
+    /// The number that is added.
+    pub addend: i128,
+}
+
+impl Linear {
+    /// Returns the result for a value; `None` if it has more than 127 bits.
+    #[must_use]
+    pub fn of(self, value: i128) -> Option<i128> {
+        self.factor.checked_mul(value)?.checked_add(self.addend)
+    }
+
+    /// Returns the expression for a name, as C has it.
+    #[must_use]
+    pub fn with_name(self, name: &str) -> String {
+        match self {
+            Self { factor: 1, addend } => format!("{name}{addend:+}"),
+            Self { factor, addend: 0 } => format!("{name}*{factor}"),
+            Self { factor, addend } => format!("{name}*{factor}{addend:+}"),
+        }
+    }
 }
 
 /// `{ A = 1, B = 2 }`

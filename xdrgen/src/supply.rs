@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::ast::{Definition, DefinitionKind, Scope, Specification, visit_references};
+use crate::ast::{
+    Definition, DefinitionKind, Scope, Specification, ValueExprKind, visit_references,
+};
 use crate::check::{ModuleInput, external};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::parse;
@@ -22,6 +24,8 @@ pub(crate) struct Needs {
     visible: HashSet<String>,
     /// The other names, with their first use.
     missing: BTreeMap<String, Span>,
+    /// The types that the module defines.
+    types: HashSet<String>,
     /// The first uses of the names that the configuration supplies.
     uses: HashMap<String, Span>,
 }
@@ -100,11 +104,16 @@ impl Needs {
 
     fn of(input: &ModuleInput, before: &[ModuleInput]) -> Self {
         let used = input.uses.iter().flat_map(|at| &before[*at].specifications);
-        let names = used
-            .chain(&input.specifications)
-            .flat_map(|(_, specification)| specification.names(Scope::Global));
+        let visible = used.chain(&input.specifications);
+        let names = visible.clone();
+        let names = names.flat_map(|(_, specification)| specification.names(Scope::Global));
+        let types = visible.flat_map(|(_, specification)| &specification.definitions);
+        let types = types.filter(|definition| is_type(definition));
         let mut needs = Self {
             visible: names.collect(),
+            types: types
+                .map(|definition| definition.name.name.clone())
+                .collect(),
             missing: BTreeMap::new(),
             uses: HashMap::new(),
         };
@@ -133,6 +142,19 @@ impl Needs {
         });
     }
 
+    /// Returns true if a macro's value is the name of a type, so that it is not a constant.
+    fn names_a_type(&self, input: &ModuleInput, definition: &Definition) -> bool {
+        let DefinitionKind::Const { value, .. } = &definition.kind else {
+            return false;
+        };
+        match &value.kind {
+            ValueExprKind::Number(_) => false,
+            ValueExprKind::Name(name) | ValueExprKind::Sum(name, _) => {
+                self.types.contains(name) || input.prelude(name).is_some()
+            }
+        }
+    }
+
     /// Moves the definitions that are needed to the module, with those that they need. Returns
     /// their names, with a use of each.
     fn take(&mut self, input: &mut ModuleInput, sources: Vec<Source>) -> Vec<(String, Span)> {
@@ -142,10 +164,10 @@ impl Needs {
         let mut names: Vec<String> = self.missing.keys().cloned().collect();
         while let Some(name) = names.pop() {
             for (source, at) in by_name.get(&name).into_iter().flatten() {
-                if !taken.insert((*source, *at)) {
+                let definition = &sources[*source].definitions[*at];
+                if self.names_a_type(input, definition) || !taken.insert((*source, *at)) {
                     continue;
                 }
-                let definition = &sources[*source].definitions[*at];
                 found.push((definition.name.name.clone(), self.missing[&name]));
                 self.visible.extend(definition.names(Scope::Global));
                 self.refer(input, definition, &mut names);
@@ -160,6 +182,11 @@ impl Needs {
         }
         found
     }
+}
+
+fn is_type(definition: &Definition) -> bool {
+    use DefinitionKind::{Enum, Struct, Typedef, Union};
+    matches!(definition.kind, Enum(_) | Struct(_) | Typedef(_) | Union(_))
 }
 
 /// Returns the definitions of each name. Equal constants count once, because two files may define

@@ -290,3 +290,137 @@ fn preludes_of_c_headers() {
     assert_eq!(size("des_block"), (8, Some(8)));
     assert_eq!(size("authunix_parms"), size("authsys_parms"));
 }
+
+/// `#define` and `%#define` have the same values, which are those of C.
+#[test]
+fn a_define_may_have_operators() {
+    for percent in ["", "%"] {
+        let define = |line: &str| format!("{percent}#define {line}\n");
+        let lines = [
+            "MAX_NAME 16",
+            "MAX_NAMES (MAX_NAME * 4)",
+            "FIRST 3+MAX_NAME",
+            "NEXT (FIRST)+1",
+            "BOTH MAX_NAME*FIRST-A_1",
+            "LONG 16L",
+            "HEX 0x10UL",
+            "A_1 1",
+            "HALF (MAX_NAMES / 2) /* half */",
+        ];
+        let lines: String = lines.into_iter().map(define).collect();
+        let compilation = check(&format!(
+            "{lines}struct s {{ opaque a[MAX_NAMES]; opaque b[NEXT]; opaque c[LONG]; opaque d[HEX]; \
+             opaque e[HALF]; }};\n"
+        ));
+        let found = constants(&compilation);
+        for (name, value) in [
+            ("MAX_NAMES", 64),
+            ("FIRST", 19),
+            ("NEXT", 20),
+            ("LONG", 16),
+            ("HEX", 16),
+            ("HALF", 32),
+        ] {
+            assert!(found.contains(&(name.to_owned(), value)), "{found:?}");
+        }
+    }
+}
+
+/// A `#define` whose value XDR has no use for is an error only if a document uses it. The error
+/// points to the line, and has no fix.
+#[test]
+fn a_define_without_a_use_is_no_error() {
+    for value in [
+        "A-1",
+        "opaque",
+        "u_int",
+        "unsigned int",
+        "\"1.0\"",
+        "sizeof(int)",
+        "09",
+        "f(x) x",
+        "",
+        "1.5",
+    ] {
+        let text = format!("#define X {value}\nconst XA = 3;\nstruct s {{ int a; }};\n");
+        let compilation = check(&text);
+        assert_eq!(errors(&compilation), [], "{value}");
+    }
+    for (line, text) in [
+        ("#define SIZES sizeof(int)", "opaque a[SIZES];"),
+        ("%#define SIZES sizeof(int)", "opaque a[SIZES];"),
+        ("#define SIZES(a) a", "opaque a[SIZES];"),
+        ("#define SIZES 09", "opaque a[SIZES];"),
+        ("#define SIZES unsigned int", "SIZES a;"),
+        ("#define SIZES opaque", "SIZES a;"),
+        ("#define SIZES u_int", "SIZES a;"),
+        ("#define SIZES size", "SIZES a;"),
+    ] {
+        let xdr = format!(
+            "{line}\nconst SIZE = 3;\ntypedef int SIZED;\ntypedef int size;\nstruct s {{ {text} }};\n"
+        );
+        let compilation = check(&xdr);
+        let report = compilation.report(Style::Plain);
+        let found = compilation.diagnostics().iter();
+        let found: Vec<_> = found.filter(|found| found.is_error()).collect();
+        let [error] = found[..] else {
+            panic!("{report}");
+        };
+        assert!(error.fixes.is_empty(), "{report}");
+        let place = error.notes[0].span.expect("a place");
+        assert_eq!(compilation.sources().slice(place), "SIZES", "{report}");
+    }
+}
+
+/// The fix of a name in a `#define` replaces the name alone.
+#[test]
+fn a_name_in_a_define_has_a_place() {
+    let compilation =
+        check("#define MAX_NAME 16\n#define DOUBLE (2 * MAX_NAM)\ntypedef opaque name[DOUBLE];\n");
+    let found = compilation.diagnostics().iter();
+    let found: Vec<_> = found.filter(|found| found.is_error()).collect();
+    let [error] = found[..] else {
+        panic!("{}", compilation.report(Style::Plain));
+    };
+    let place = error.fixes[0].span;
+    assert_eq!(compilation.sources().slice(place), "MAX_NAM");
+}
+
+/// A `#define` within a definition is no part of it.
+#[test]
+fn a_define_may_be_in_a_definition() {
+    let compilation = check("enum e {\n#define FIRST 1\n    A = FIRST,\n    B = 2\n};\n");
+    assert_eq!(constants(&compilation), [("FIRST".to_owned(), 1)]);
+}
+
+/// The error of an undefined name points to the condition whose lines define it.
+#[test]
+fn a_condition_hides_a_definition() {
+    for (condition, text) in [
+        (
+            "#if defined(RPC_HDR) || defined(RPC_XDR)",
+            "struct hdr { int a; };",
+        ),
+        ("#ifdef WITH_EXT", "typedef int hdr;"),
+        (
+            "#ifdef WITH_EXT",
+            "#if 1\nunion hdr switch (int a) { default: void; };\n#endif",
+        ),
+        ("#ifndef WITH_EXT\n#else", "enum hdr { A = 1 };"),
+        ("#ifdef WITH_EXT", "#define OTHER 1\nenum hdr { A = 1 };"),
+    ] {
+        let xdr = format!("{condition}\n{text}\n#endif\nstruct hdx {{ hdr a; }};\n");
+        let compilation = check(&xdr);
+        let report = compilation.report(Style::Plain);
+        let found = compilation.diagnostics().iter();
+        let found: Vec<_> = found.filter(|found| found.is_error()).collect();
+        let [error] = found[..] else {
+            panic!("{report}");
+        };
+        assert_eq!(error.code, Code::UndefinedType);
+        assert!(error.fixes.is_empty(), "{report}");
+        let place = error.notes[0].span.expect("a place");
+        let first = condition.lines().next();
+        assert_eq!(Some(compilation.sources().slice(place)), first, "{report}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Evaluates constants and the members of enums.
 
+use crate::ast;
 use crate::check::ModuleInput;
 use crate::check::symbols::{SymbolKind, SymbolTable};
 use crate::check::values::{Expression, State, ValueId};
@@ -88,12 +89,11 @@ fn step(
 
 fn unwind(symbols: &mut SymbolTable<'_>, chain: &[ValueId], mut value: Option<i128>) {
     for id in chain.iter().rev() {
-        let added = match symbols.values.source(*id).expression {
-            Expression::After(_) => 1,
-            Expression::Sum(_, _, number) => number,
-            Expression::Number(_) | Expression::Name(..) => 0,
-        };
-        value = value.and_then(|value| value.checked_add(added));
+        value = value.and_then(|value| match symbols.values.source(*id).expression {
+            Expression::After(_) => value.checked_add(1),
+            Expression::Sum(_, _, sum) => sum.of(value),
+            Expression::Number(_) | Expression::Name(..) => Some(value),
+        });
         symbols.values.set_state(*id, State::Known(value));
     }
 }
@@ -137,9 +137,9 @@ pub(crate) fn undefined(
         format!("no constant is named `{name}`"),
     )
     .label("not defined");
-    let diagnostic = symbols.note_elsewhere(inputs, module, name, diagnostic);
-    match symbols.nearest(inputs, module, false, name) {
-        Some(near) => diagnostic.fix(span, near, format!("a constant `{near}` exists")),
-        None => diagnostic,
-    }
+    let name = ast::Ident {
+        name: name.to_owned(),
+        span,
+    };
+    symbols.explain(inputs, module, false, &name, diagnostic)
 }

@@ -364,21 +364,11 @@ fn from_prelude(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident)
             .report(Diagnostic::new(Code::PreludeType, name.span, message));
         return Some(Type::Primitive(primitive));
     }
-    let mut diagnostic = Diagnostic::new(
-        Code::UndefinedType,
-        name.span,
-        format!("no type is named `{}`", name.name),
-    )
-    .label("not defined");
+    let message = format!("no type is named `{}`", name.name);
+    let found = Diagnostic::new(Code::UndefinedType, name.span, message).label("not defined");
     let (symbols, inputs) = (context.symbols, context.inputs);
-    diagnostic = symbols.note_elsewhere(inputs, module, &name.name, diagnostic);
-    if let Some(near) = context
-        .symbols
-        .nearest(context.inputs, module, true, &name.name)
-    {
-        diagnostic = diagnostic.fix(name.span, near, format!("a type `{near}` exists"));
-    }
-    context.diagnostics.report(diagnostic);
+    let found = symbols.explain(inputs, module, true, name, found);
+    context.diagnostics.report(found);
     None
 }
 
@@ -406,17 +396,22 @@ fn mismatch(
 pub(crate) fn value(
     context: &mut Context<'_, '_>,
     module: usize,
-    value: &ast::ValueExpr,
+    expression: &ast::ValueExpr,
 ) -> Option<i128> {
-    match &value.kind {
+    match &expression.kind {
         ast::ValueExprKind::Number(number) => Some(*number),
-        ast::ValueExprKind::Name(name) => match resolve_name(context, module, name, value.span) {
-            Some(ResolvedName::Value(id)) => context.symbols.values.get(id),
-            Some(ResolvedName::Builtin(value)) => Some(value),
-            None => None,
-        },
-        // Only a macro is a sum, and it is a definition, whose value `evaluate` computes.
-        ast::ValueExprKind::Sum(..) => None,
+        ast::ValueExprKind::Name(name) => {
+            match resolve_name(context, module, name, expression.span) {
+                Some(ResolvedName::Value(id)) => context.symbols.values.get(id),
+                Some(ResolvedName::Builtin(value)) => Some(value),
+                None => None,
+            }
+        }
+        ast::ValueExprKind::Sum(name, sum) => {
+            let name = ast::ValueExprKind::Name(name.clone());
+            let (span, kind) = (expression.span, name);
+            sum.of(value(context, module, &ast::ValueExpr { span, kind })?)
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod lists;
 mod lower;
 mod open;
 mod overlays;
+mod places;
 mod programs;
 pub(crate) mod prose;
 mod rename;

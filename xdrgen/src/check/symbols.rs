@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ast::{self, Declarator, DefinitionKind, TypeKind};
 use crate::check::ModuleInput;
+use crate::check::places::Places;
 use crate::check::spelling::nearest;
 use crate::check::values::{Expression, ValueId, Values};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -65,8 +66,8 @@ pub(crate) struct SymbolTable<'a> {
     members: HashMap<(TypeId, &'a str), ValueId>,
     /// The names that are members of several enums of a module, with the first two.
     ambiguous: HashMap<(usize, &'a str), (Span, Span)>,
-    /// The words of comments that contain a `/*`, by module, with the start of the comment.
-    hidden: HashMap<(usize, &'a str), Span>,
+    /// The places outside of the definitions that have names.
+    places: Vec<Places<'a>>,
     /// The number of names that were compared with undefined names so far, to find similar
     /// spellings.
     comparisons: Cell<usize>,
@@ -86,7 +87,7 @@ impl<'a> SymbolTable<'a> {
         let mut symbols = Self::default();
         for module in 0..inputs.len() {
             symbols.scopes.push(HashMap::new());
-            symbols.hide(sources, inputs, module);
+            symbols.places.push(Places::of(sources, &inputs[module]));
             Collector {
                 symbols: &mut symbols,
                 sources,
@@ -99,49 +100,24 @@ impl<'a> SymbolTable<'a> {
         symbols
     }
 
-    /// Collects the words of the comments that may hide definitions of a module.
-    fn hide(&mut self, sources: &'a SourceMap, inputs: &[ModuleInput], module: usize) {
-        let specifications = inputs[module].specifications.iter();
-        for span in specifications.flat_map(|(_, specification)| &specification.hidden) {
-            let start = span.start as usize;
-            let mark = Span::new(span.text, start..start + 2);
-            let words = sources.slice(*span);
-            for word in words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
-                self.hidden.entry((module, word)).or_insert(mark);
-            }
-        }
-    }
-
-    /// Adds where an undefined name may be defined: in a comment that hides its definition, or in a
-    /// file that a document of the module includes.
-    pub(crate) fn note_elsewhere(
+    /// Adds to the error of an undefined name where it may be defined, or the visible name that is
+    /// spelled nearest.
+    pub(crate) fn explain(
         &self,
-        inputs: &[ModuleInput],
+        inputs: &'a [ModuleInput],
         module: usize,
-        name: &str,
+        types: bool,
+        name: &ast::Ident,
         found: Diagnostic,
     ) -> Diagnostic {
-        /// A longer list of includes would not help the reader.
-        const MAX_INCLUDES: usize = 3;
-        if let Some(span) = self.hidden.get(&(module, name)) {
-            return found.note_at(*span, format!("this comment contains `{name}`"));
+        let (found, is_elsewhere) = self.places[module].note(&inputs[module], &name.name, found);
+        match self.nearest(inputs, module, types, &name.name) {
+            Some(near) if !is_elsewhere => {
+                let kind = if types { "type" } else { "constant" };
+                found.fix(name.span, near, format!("a {kind} `{near}` exists"))
+            }
+            _ => found,
         }
-        let specifications = inputs[module].specifications.iter();
-        let includes = specifications.flat_map(|(_, specification)| &specification.includes);
-        let mut noted = found;
-        let mut some = false;
-        for span in includes.take(MAX_INCLUDES) {
-            some = true;
-            noted = noted.note_at(*span, format!("`{name}` may come from this file"));
-        }
-        if some {
-            noted = noted.note(
-                "no XDR of that include is beside the document: `--include DIR`, or `include` in \
-                 the \
-                 manifest, names other folders",
-            );
-        }
-        noted
     }
 
     /// Looks up a name in a module, and then in the modules that it uses.
@@ -189,7 +165,7 @@ impl<'a> SymbolTable<'a> {
     }
 
     /// Returns the visible type, or value, whose spelling is nearest to an undefined name.
-    pub(crate) fn nearest(
+    fn nearest(
         &self,
         inputs: &'a [ModuleInput],
         module: usize,

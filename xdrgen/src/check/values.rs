@@ -13,8 +13,8 @@ pub(crate) struct ValueId(u32);
 pub(crate) enum Expression<'a> {
     Number(i128),
     Name(&'a str, Span),
-    /// The value of a name and a number.
-    Sum(&'a str, Span, i128),
+    /// A sum with a multiple of a named value.
+    Sum(&'a str, Span, ast::Linear),
     /// One more than the previous member; zero for the first.
     After(Option<ValueId>),
 }
@@ -24,7 +24,7 @@ impl<'a> Expression<'a> {
         match &value.kind {
             ast::ValueExprKind::Number(number) => Self::Number(*number),
             ast::ValueExprKind::Name(name) => Self::Name(name, value.span),
-            ast::ValueExprKind::Sum(name, number) => Self::Sum(name, value.span, *number),
+            ast::ValueExprKind::Sum(name, sum) => Self::Sum(name, value.span, *sum),
         }
     }
 }

@@ -62,19 +62,8 @@ struct Parser<'p> {
 }
 
 impl<'p> Parser<'p> {
-    /// Skips blanks, comments, and the ends of lines that continue.
     fn skip_blanks(&mut self) {
-        let blank = |c: char| c.is_whitespace() || c == '\\';
-        loop {
-            self.rest = self.rest.trim_start_matches(blank);
-            self.rest = if let Some(comment) = self.rest.strip_prefix("/*") {
-                comment.split_once("*/").map_or("", |(_, rest)| rest)
-            } else if self.rest.starts_with("//") {
-                ""
-            } else {
-                return;
-            };
-        }
+        self.rest = macros::skip_blanks(self.rest);
     }
 
     /// Returns the rest for a message.
@@ -224,7 +213,7 @@ fn integer(word: &str) -> Option<i128> {
 
 /// Returns the value of a macro such as `1 << 3`.
 fn constant(value: &str) -> Option<i128> {
-    match macros::value(value)? {
+    match macros::value(value, &macros::Numbers::default())? {
         ValueExprKind::Number(number) => Some(number),
         ValueExprKind::Name(_) | ValueExprKind::Sum(..) => None,
     }

@@ -22,6 +22,10 @@ pub(super) fn declaration(input: Tokens<'_>) -> ParseResult<'_, Option<Declarati
     let (rest, star) = opt(token(TokenKind::Star)).parse(rest)?;
     let (rest, name) = declared_name(rest)?;
     let (after, array) = opt(array).parse(rest)?;
+    let after = match (&name, &array) {
+        (Some(name), Some(_)) => after_dimensions(name, rest, after),
+        _ => after,
+    };
     let (end, name) = if name.is_some() {
         (after, name)
     } else {
@@ -49,6 +53,24 @@ pub(super) fn declaration(input: Tokens<'_>) -> ParseResult<'_, Option<Declarati
             declarator,
         }),
     ))
+}
+
+/// Reports and skips the bounds after the first of an array: `[4]` in `matrix[3][4]`.
+fn after_dimensions<'t>(name: &Ident, first: Tokens<'t>, input: Tokens<'t>) -> Tokens<'t> {
+    let Ok((mut rest, _)) = array(input) else {
+        return input;
+    };
+    while let Ok((after, _)) = array(rest) {
+        rest = after;
+    }
+    let (outer, inner) = (first.text_before(input), input.text_before(rest));
+    let message = "XDR has no arrays of more than one dimension";
+    let found = Diagnostic::new(Code::Syntax, rest.since(input.span()), message);
+    input.error(found.label("a second dimension").note(format!(
+        "define a type for the elements, `typedef T row{inner};`, and use it: `row {}{outer};`",
+        name.name
+    )));
+    rest
 }
 
 /// Parses the name after the type, also behind a misplaced `;`.

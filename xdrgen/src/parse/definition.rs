@@ -94,20 +94,22 @@ fn string_constant(input: Tokens<'_>, name: Option<Ident>) -> ParseResult<'_, Na
     Ok((rest, name.map(|name| (name, kind))))
 }
 
-/// Reports a number of more than 64 bits, which no type of XDR holds.
 fn lint_width(input: Tokens<'_>, value: &ValueExpr) {
-    if let ValueExprKind::Number(number) = value.kind
-        && !number::fits(number)
-    {
-        input.lint(
-            Diagnostic::new(
-                Code::WideConstant,
-                value.span,
-                "a constant of more than 64 bits",
-            )
-            .label("it can be compared, and is no value of a type of XDR"),
-        );
+    if let Some(found) = width(value) {
+        input.lint(found);
     }
+}
+
+/// Returns the lint of a number of more than 64 bits, which no type of XDR holds.
+pub(super) fn width(value: &ValueExpr) -> Option<Diagnostic> {
+    let ValueExprKind::Number(number) = value.kind else {
+        return None;
+    };
+    (!number::fits(number)).then(|| {
+        let message = "a constant of more than 64 bits";
+        Diagnostic::new(Code::WideConstant, value.span, message)
+            .label("it can be compared, and is no value of a type of XDR")
+    })
 }
 
 fn constant_type(input: Tokens<'_>) -> ParseResult<'_, Option<TypeSpecifier>> {

@@ -1,5 +1,6 @@
 //! Enums: RFC 4506, section 6.3, enum-body.
 
+use nom::Input;
 use nom::Parser;
 use nom::branch::alt;
 use nom::sequence::{preceded, terminated};
@@ -7,7 +8,7 @@ use nom::sequence::{preceded, terminated};
 use crate::ast::{EnumBody, EnumMember, Ident, ValueExpr};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::input::{ParseResult, Tokens};
-use crate::parse::lexer::TokenKind;
+use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::recovery::{close, ends_body, expect, ident, is_name, items, repeated, token};
 use crate::parse::value::expect_value;
 
@@ -17,6 +18,8 @@ pub(super) fn enum_body(input: Tokens<'_>) -> ParseResult<'_, EnumBody> {
     if body.kind(0) == TokenKind::BraceClose {
         body.report_expected("a name");
     }
+    let valued = has_values(body);
+    let member = |input| member(input, valued);
     let (rest, members) = items(alt((member, invalid_member))).parse(body)?;
     let (rest, ()) = close(open).parse(rest)?;
     Ok((rest, EnumBody { members }))
@@ -36,8 +39,22 @@ pub(super) fn bare_members(input: Tokens<'_>) -> ParseResult<'_, Vec<EnumMember>
     Ok((rest, members))
 }
 
-fn member(input: Tokens<'_>) -> ParseResult<'_, Option<EnumMember>> {
+/// Returns true if a member of a body has a value.
+fn has_values(body: Tokens<'_>) -> bool {
+    use TokenKind::{BraceClose, BraceOpen, Equal, Number};
+    let ends = |token: Token<'_>| matches!(token.kind, BraceClose | BraceOpen | Equal | Number);
+    let end = body.position(ends).map(|at| body.kind(at));
+    matches!(end, Some(Equal | Number))
+}
+
+/// Parses a member. `valued` is true if a member of the body has a value.
+fn member(input: Tokens<'_>, valued: bool) -> ParseResult<'_, Option<EnumMember>> {
     let (rest, name) = ident(input)?;
+    if !valued && is_name(rest.kind(0)) && separates(rest.kind(1)) {
+        implicit(&name, &rest);
+        let (rest, ()) = separator(rest)?;
+        return Ok((rest, Some(EnumMember { name, value: None })));
+    }
     let (rest, value) = member_value(&name, rest)?;
     let (rest, ()) = separator(rest)?;
     Ok((rest, Some(EnumMember { name, value })))

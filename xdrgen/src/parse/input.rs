@@ -187,6 +187,12 @@ impl<'t> Tokens<'t> {
         start.to(self.end_of_previous())
     }
 
+    /// Returns the tokens before those of `end`, without blanks.
+    pub(super) fn text_before(&self, end: Self) -> String {
+        let tokens = (self.start..end.start).filter_map(|at| self.context.tokens.get(at));
+        tokens.map(|token| token.text).collect()
+    }
+
     /// Returns the first token as a message shows it.
     pub(super) fn found(&self) -> String {
         self.peek(0).map_or_else(

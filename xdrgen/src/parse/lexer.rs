@@ -4,13 +4,15 @@ use nom::branch::alt;
 use nom::bytes::complete::{tag, take_until, take_while, take_while1};
 use nom::character::complete::{anychar, one_of, satisfy};
 use nom::combinator::{map_opt, opt, recognize};
+use nom::error::{Error, ErrorKind};
 use nom::sequence::pair;
 use nom::{IResult, Parser};
 
 use crate::ast;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::macros::{self, Numbers};
+use crate::parse::number;
 use crate::parse::preprocessor::{self, Definition, Fault, Preprocessor};
-use crate::parse::{macros, number};
 use crate::source::{Span, TextId};
 
 macro_rules! kinds {
@@ -95,6 +97,12 @@ pub(crate) struct LexOutput<'t> {
     pub(crate) includes: Vec<Span>,
     /// The constants of `%#define`.
     pub(crate) macros: Vec<ast::Definition>,
+    /// The constants of `#define`.
+    pub(crate) constants: Vec<ast::Definition>,
+    /// The names that `#define` and `%#define` define.
+    pub(crate) defines: Vec<ast::Ident>,
+    /// The lines that are not active.
+    pub(crate) inactive: Vec<ast::Inactive>,
 }
 
 /// Splits `content`, which is the content of `text`, into tokens.
@@ -105,14 +113,15 @@ pub(crate) fn lex(content: &str, text: TextId) -> LexOutput<'_> {
         first_on_line: true,
         unterminated: false,
         preprocessor: Preprocessor::default(),
-        condition: None,
+        conditions: Vec::new(),
+        numbers: Numbers::default(),
         output: LexOutput::default(),
     };
     let mut rest = content.strip_prefix('\u{feff}').unwrap_or(content);
     while !rest.is_empty() {
         rest = lexer.step(rest);
     }
-    if let Some(span) = lexer.condition {
+    if let Some(span) = lexer.conditions.first().copied() {
         let message = "no `#endif` closes this condition";
         lexer.report(
             Code::Condition,
@@ -134,6 +143,7 @@ enum Piece {
     Word,
     Sign(TokenKind),
     Quoted,
+    Character(i128),
     Junk,
 }
 
@@ -144,8 +154,10 @@ struct Lexer<'t> {
     /// Set once no `*/` follows, so that the rest is not searched again for each `/*`.
     unterminated: bool,
     preprocessor: Preprocessor<'t>,
-    /// The outermost `#if` that is not closed.
-    condition: Option<Span>,
+    /// The `#if` lines that are not closed.
+    conditions: Vec<Span>,
+    /// The macros whose values are numbers.
+    numbers: Numbers<'t>,
     output: LexOutput<'t>,
 }
 
@@ -190,6 +202,7 @@ impl<'t> Lexer<'t> {
             Piece::Sign(kind) => self.push(kind, taken, span),
             Piece::Word => self.word(taken, span),
             Piece::Quoted => self.push(TokenKind::Text, taken, span),
+            Piece::Character(code) => self.character(code, taken, span),
             Piece::Junk => return self.junk(taken, span, rest),
         }
         rest
@@ -245,7 +258,7 @@ impl<'t> Lexer<'t> {
         }
         if sign == '%' {
             let defines = preprocessor::definition(line)
-                .is_some_and(|definition| self.constant(definition, span));
+                .is_some_and(|definition| self.define(definition, span, true));
             let label = if defines {
                 "a constant, if the documents use it"
             } else if is_include(line) {
@@ -255,11 +268,10 @@ impl<'t> Lexer<'t> {
             };
             let message = "a line for the output of rpcgen";
             self.report(Code::Passthrough, span, message, label);
-            return self.after_directive(rest);
+            return self.after_directive(span, rest);
         }
         let effect = self.preprocessor.line(line);
-        self.condition = self.condition.or(Some(span));
-        self.condition = self.condition.filter(|_| self.preprocessor.is_open());
+        self.conditions.resize(self.preprocessor.depth(), span);
         match effect.fault {
             Some(Fault::Condition(why)) => {
                 let message = format!("the condition can't be evaluated: {why}");
@@ -274,48 +286,60 @@ impl<'t> Lexer<'t> {
             ),
         }
         if let Some(definition) = effect.definition {
-            if definition.is_word() {
-                self.define(definition, span);
-            } else {
-                self.constant(definition, span);
-            }
+            self.define(definition, span, false);
         }
-        self.after_directive(rest)
+        self.after_directive(span, rest)
     }
 
     /// Returns the input after a directive, without the lines that are not active.
-    fn after_directive(&self, rest: &'t str) -> &'t str {
-        if self.preprocessor.is_active() {
-            rest
-        } else {
-            next_directive(rest, self.preprocessor.is_for_header())
-        }
-    }
-
-    /// Lexes `#define NAME value` as `const NAME = value;`.
-    fn define(&mut self, definition: Definition<'t>, span: Span) {
-        self.push(TokenKind::Const, "const", span);
-        self.push(TokenKind::Name, definition.name, span);
-        self.push(TokenKind::Equal, "=", span);
-        self.word(definition.value, span);
-        self.push(TokenKind::Semicolon, ";", span);
+    fn after_directive(&mut self, directive: Span, rest: &'t str) -> &'t str {
+        let inactive = self.preprocessor.inactive_depth();
+        let Some(condition) = inactive.and_then(|depth| self.conditions.get(depth)) else {
+            return rest;
+        };
+        let condition = *condition;
+        let next = next_directive(rest, self.preprocessor.is_for_header());
+        let end = self.content.len() - next.len();
+        let lines = Span::new(self.text, directive.range().end..end);
+        self.output
+            .inactive
+            .push(ast::Inactive { condition, lines });
+        next
     }
 
     /// Adds a macro as a constant. Returns false if its value is not a constant.
-    fn constant(&mut self, definition: Definition<'_>, span: Span) -> bool {
-        let Some(kind) = macros::value(definition.value) else {
-            return false;
+    fn define(&mut self, definition: Definition<'t>, span: Span, for_c: bool) -> bool {
+        let at = |offset: usize, text: &str| {
+            let start = span.range().start + offset;
+            Span::new(self.text, start..start + text.len())
         };
         let name = ast::Ident {
             name: definition.name.to_owned(),
-            span,
+            span: at(definition.name_at, definition.name),
         };
-        let value = ast::ValueExpr { span, kind };
-        self.output.macros.push(ast::Definition {
+        self.output.defines.push(name.clone());
+        let text = definition.value.unwrap_or_default();
+        let place = at(definition.value_at, text);
+        let value = macros::expression(text, place, &self.numbers);
+        let Some(value) = value.filter(|value| !is_keyword(&value.kind)) else {
+            self.numbers.remove(definition.name);
+            return false;
+        };
+        match macros::number(&value.kind, &self.numbers) {
+            Some(number) => self.numbers.insert(definition.name, number),
+            None => self.numbers.remove(definition.name),
+        };
+        let ty = None;
+        let constant = ast::Definition {
             name,
             span,
-            kind: ast::DefinitionKind::Const { ty: None, value },
-        });
+            kind: ast::DefinitionKind::Const { ty, value },
+        };
+        let constants = match for_c {
+            true => &mut self.output.macros,
+            false => &mut self.output.constants,
+        };
+        constants.push(constant);
         true
     }
 
@@ -347,6 +371,17 @@ impl<'t> Lexer<'t> {
         }
         self.output.diagnostics.push(diagnostic);
         TokenKind::Malformed
+    }
+
+    /// Reports a character constant, as C has it.
+    fn character(&mut self, code: i128, taken: &'t str, span: Span) {
+        let message = format!("`{taken}` is a character constant");
+        self.output.diagnostics.push(
+            Diagnostic::new(Code::InvalidToken, span, message)
+                .label("XDR has only numbers")
+                .fix(span, code.to_string(), format!("write `{code}`")),
+        );
+        self.push(TokenKind::Malformed, taken, span);
     }
 
     fn name(&mut self, word: &str, span: Span) -> TokenKind {
@@ -434,6 +469,7 @@ fn piece_without_comment(input: &str) -> IResult<&str, Piece> {
         tag("/*").map(|_| Piece::Unterminated),
         pair(tag("//"), take_while(|c| c != '\n')).map(|_| Piece::LineComment),
         quoted.map(|_| Piece::Quoted),
+        character.map(Piece::Character),
         junk.map(|_| Piece::Junk),
     ))
     .parse(input)
@@ -465,6 +501,16 @@ fn directive(input: &str) -> IResult<&str, char> {
         }
     }
     Ok((&rest[length..], sign))
+}
+
+/// Returns true if the name in a value is a keyword, such as that of a type.
+fn is_keyword(value: &ast::ValueExprKind) -> bool {
+    match value {
+        ast::ValueExprKind::Number(_) => false,
+        ast::ValueExprKind::Name(name) | ast::ValueExprKind::Sum(name, _) => {
+            TokenKind::of(name).is_some()
+        }
+    }
 }
 
 /// Returns true for `#include` and `%#include`.
@@ -508,6 +554,13 @@ fn sign(input: &str) -> IResult<&str, TokenKind> {
 /// Recognizes quoted text on one line.
 fn quoted(input: &str) -> IResult<&str, &str> {
     recognize((tag("\""), take_while(|c| c != '"' && c != '\n'), tag("\""))).parse(input)
+}
+
+/// Recognizes a character constant of C.
+fn character(input: &str) -> IResult<&str, i128> {
+    let (code, rest) = number::character(input)
+        .ok_or_else(|| nom::Err::Error(Error::new(input, ErrorKind::Char)))?;
+    Ok((rest, code))
 }
 
 /// Recognizes characters that begin no token.

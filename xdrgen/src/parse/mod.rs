@@ -23,7 +23,9 @@ mod types;
 mod union;
 mod value;
 
-use crate::ast::Specification;
+use std::collections::HashSet;
+
+use crate::ast::{Definition, DefinitionKind, Specification, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::source::{SourceMap, TextId, TextKind};
 pub(crate) use preprocessor::Preprocessor;
@@ -40,11 +42,14 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
     let context = input::Context::new(text, &output.tokens, prose);
     let extends = document.is_extension();
     let items = specification::items(input::Tokens::new(&context), extends);
+    let (constants, unresolved) = constants(output.constants, &items.definitions);
+    let widths = constants.iter().filter_map(constant_width);
     let copy = source.kind() == TextKind::Copy;
     for diagnostic in output
         .diagnostics
         .into_iter()
         .chain(context.into_diagnostics())
+        .chain(widths)
     {
         if !copy {
             diagnostics.report(diagnostic);
@@ -55,12 +60,57 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
             });
         }
     }
+    let mut definitions = [items.definitions, constants].concat();
+    definitions.sort_by_key(|definition| definition.span.start);
     Specification {
-        definitions: items.definitions,
+        definitions,
         fragments: items.fragments,
         license: output.license,
         hidden: output.hidden,
         includes: output.includes,
-        macros: output.macros,
+        macros: [output.macros, unresolved].concat(),
+        defines: output.defines,
+        inactive: output.inactive,
+    }
+}
+
+/// Splits the constants of `#define` into those with a value, and those that depend on a name that
+/// the text does not define as a value.
+fn constants(
+    defined: Vec<Definition>,
+    definitions: &[Definition],
+) -> (Vec<Definition>, Vec<Definition>) {
+    let mut values: HashSet<String> = definitions.iter().flat_map(values).collect();
+    defined.into_iter().partition(|constant| {
+        let DefinitionKind::Const { value, .. } = &constant.kind else {
+            return false;
+        };
+        let known = match &value.kind {
+            ValueExprKind::Number(_) => true,
+            ValueExprKind::Name(name) | ValueExprKind::Sum(name, _) => values.contains(name),
+        };
+        if known {
+            values.insert(constant.name.name.clone());
+        }
+        known
+    })
+}
+
+/// Returns the names of the constant, or of the enum's members.
+fn values(definition: &Definition) -> Vec<String> {
+    match &definition.kind {
+        DefinitionKind::Const { .. } => vec![definition.name.name.clone()],
+        DefinitionKind::Enum(body) => {
+            let members = body.members.iter();
+            members.map(|member| member.name.name.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn constant_width(constant: &Definition) -> Option<Diagnostic> {
+    match &constant.kind {
+        DefinitionKind::Const { value, .. } => definition::width(value),
+        _ => None,
     }
 }

@@ -69,8 +69,56 @@ pub(super) fn value(word: &str) -> Result<i128, Defect> {
     }
 }
 
+/// Returns the value of the character constant of C at the start of a text, such as `'a'` or
+/// `'\\n'`, and the text after it.
+pub(super) fn character(text: &str) -> Option<(i128, &str)> {
+    let quoted = text.strip_prefix('\'')?;
+    let (code, rest) = match quoted.strip_prefix('\\') {
+        Some(escape) => escaped(escape)?,
+        None => {
+            let first = quoted.chars().next()?;
+            let is_plain = first.is_ascii() && !first.is_ascii_control() && first != '\'';
+            (is_plain.then_some(u32::from(first))?, &quoted[1..])
+        }
+    };
+    Some((code.into(), rest.strip_prefix('\'')?))
+}
+
+/// Returns the character of an escape sequence after its backslash, and the text after it.
+fn escaped(text: &str) -> Option<(u32, &str)> {
+    let digits = |text: &str, radix: u32, most: usize| {
+        let digits = text.chars().take(most).take_while(|c| c.is_digit(radix));
+        digits.count()
+    };
+    let (start, radix, count) = match text.strip_prefix('x') {
+        Some(text) => (1, 16, digits(text, 16, 2)),
+        None => (0, 8, digits(text, 8, 3)),
+    };
+    if count > 0 {
+        let (number, rest) = text[start..].split_at(count);
+        let code = u32::from_str_radix(number, radix).ok()?;
+        return Some((code, rest)).filter(|_| code < 0x100);
+    }
+    let first = text.chars().next()?;
+    let code = match first {
+        'a' => 7,
+        'b' => 8,
+        't' => 9,
+        'n' => 10,
+        'v' => 11,
+        'f' => 12,
+        'r' => 13,
+        '\\' | '\'' | '"' | '?' => u32::from(first),
+        _ => return None,
+    };
+    Some((code, &text[1..]))
+}
+
 /// Returns the likely value of a malformed number.
 pub(super) fn guess(word: &str) -> i128 {
+    if let Some((code, _)) = character(word) {
+        return code;
+    }
     value(&word.replace('\'', "")).unwrap_or_default()
 }
 

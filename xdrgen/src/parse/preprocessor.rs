@@ -37,40 +37,35 @@ const HEADER: &str = "RPC_HDR";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Definition<'t> {
     pub(super) name: &'t str,
-    pub(super) value: &'t str,
+    /// The offset of the name in the line.
+    pub(super) name_at: usize,
+    /// The value with its comments; `None` for a macro with parameters.
+    pub(super) value: Option<&'t str>,
+    /// The offset of the value in the line.
+    pub(super) value_at: usize,
 }
 
-impl Definition<'_> {
-    /// Returns true if the value is one number or name.
-    pub(super) fn is_word(&self) -> bool {
-        let inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        !self.value.is_empty() && self.value.chars().all(inner)
-    }
-}
-
-/// Returns the definition of a line that starts with `%#` or `# `, without evaluating conditions.
+/// Returns the definition of a line that starts with `%#` or `#`, without evaluating conditions.
 pub(super) fn definition(line: &str) -> Option<Definition<'_>> {
-    let line = line.trim_start_matches('%').trim_start();
-    let line = line.strip_prefix('#')?.trim_start();
-    let argument = line.strip_prefix("define")?;
+    let command = line.trim_start_matches('%').trim_start();
+    let command = command.strip_prefix('#')?.trim_start();
+    let argument = command.strip_prefix("define")?;
     let argument = argument.strip_prefix(|c: char| c.is_whitespace())?;
-    let (definition, parameters) = split(without_comment(argument));
-    let is_constant = !parameters && !definition.name.is_empty();
-    is_constant.then_some(definition)
+    let argument = argument.trim_start();
+    let (name, rest) = split(argument);
+    let value = rest.trim_start();
+    (!name.is_empty()).then(|| Definition {
+        name,
+        name_at: line.len() - argument.len(),
+        value: (!rest.starts_with('(')).then(|| value.trim_end()),
+        value_at: line.len() - value.len(),
+    })
 }
 
-/// Splits the argument of `#define` into name and value, and returns whether the macro has
-/// parameters.
-fn split(argument: &str) -> (Definition<'_>, bool) {
-    let end = argument
-        .find(|c: char| !c.is_alphanumeric() && c != '_')
-        .unwrap_or(argument.len());
-    let (name, value) = argument.split_at(end);
-    let value = Definition {
-        name,
-        value: value.trim(),
-    };
-    (value, argument[end..].starts_with('('))
+/// Splits the argument of `#define` after the name.
+fn split(argument: &str) -> (&str, &str) {
+    let end = argument.find(|c: char| !c.is_alphanumeric() && c != '_');
+    argument.split_at(end.unwrap_or(argument.len()))
 }
 
 /// A defect of a directive.
@@ -85,7 +80,7 @@ pub(crate) enum Fault {
 /// The effect of a directive on the text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effect<'t> {
-    /// The constant that it defines.
+    /// The macro that it defines.
     pub(super) definition: Option<Definition<'t>>,
     pub(super) fault: Option<Fault>,
 }
@@ -101,18 +96,21 @@ impl<'t> Preprocessor<'t> {
         self.branches.last().is_some_and(|branch| branch.header)
     }
 
-    /// Returns true if an `#if` is not closed.
-    pub(super) fn is_open(&self) -> bool {
-        !self.branches.is_empty()
+    /// Returns the number of `#if` that are not closed.
+    pub(super) fn depth(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// Returns the number of `#if` before the one that makes the following lines inactive.
+    pub(super) fn inactive_depth(&self) -> Option<usize> {
+        self.branches.iter().position(|branch| !branch.active)
     }
 
     /// Evaluates a directive, which starts at its `#`.
     pub(crate) fn line(&mut self, line: &'t str) -> Effect<'t> {
-        let line = line.trim_start_matches('#').trim_start();
-        let end = line
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(line.len());
-        let (command, rest) = line.split_at(end);
+        let directive = line.trim_start_matches('#').trim_start();
+        let end = directive.find(|c: char| !c.is_ascii_alphabetic());
+        let (command, rest) = directive.split_at(end.unwrap_or(directive.len()));
         let argument = without_comment(rest);
         let mut effect = Effect::default();
         if let Some(why) = self.misplaced(command) {
@@ -142,7 +140,10 @@ impl<'t> Preprocessor<'t> {
             "undef" if self.is_active() => {
                 self.macros.remove(first_word(argument));
             }
-            "define" if self.is_active() => effect.definition = self.define(argument),
+            "define" if self.is_active() => {
+                self.define(argument);
+                effect.definition = definition(line);
+            }
             _ => {}
         }
         effect
@@ -180,13 +181,12 @@ impl<'t> Preprocessor<'t> {
         }
     }
 
-    fn define(&mut self, argument: &'t str) -> Option<Definition<'t>> {
-        let (Definition { name, value }, parameters) = split(argument);
-        let value = value.trim_start_matches('(').trim_end_matches(')').trim();
-        let known = if parameters { argument } else { value };
+    fn define(&mut self, argument: &'t str) {
+        let (name, rest) = split(argument);
+        let value = rest.trim().trim_start_matches('(').trim_end_matches(')');
+        let parameters = rest.starts_with('(');
+        let known = if parameters { argument } else { value.trim() };
         self.macros.insert(name, known);
-        let is_constant = !parameters && !name.is_empty() && !value.is_empty();
-        is_constant.then_some(Definition { name, value })
     }
 
     /// Returns whether a condition holds, and whether it holds only for the header that rpcgen
@@ -265,21 +265,33 @@ mod tests {
     }
 
     #[test]
-    fn a_define_of_one_word_is_a_constant() {
-        let mut preprocessor = Preprocessor::default();
-        let defined = |name, value| Some(Definition { name, value });
-        assert_eq!(
-            preprocessor
-                .line("#define SIZE (16) /* bytes */")
-                .definition,
-            defined("SIZE", "16")
-        );
-        assert_eq!(
-            preprocessor.line("# define SAME\tSIZE").definition,
-            defined("SAME", "SIZE")
-        );
-        assert_eq!(preprocessor.line("#define GUARD"), Effect::default());
-        assert_eq!(preprocessor.line("#define MAX(a, b) a"), Effect::default());
+    fn a_define_has_a_name_and_a_value() {
+        for (line, name, value) in [
+            (
+                "#define SIZE (16) /* bytes */",
+                "SIZE",
+                Some("(16) /* bytes */"),
+            ),
+            ("# define SAME\tSIZE", "SAME", Some("SIZE")),
+            ("#define  SUM d + 1 ", "SUM", Some("d + 1")),
+            ("#define GUARD", "GUARD", Some("")),
+            ("#define MAX(a, b) a", "MAX", None),
+        ] {
+            let found = Preprocessor::default().line(line).definition;
+            let found = found.unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((found.name, found.value), (name, value));
+            assert!(line[found.name_at..].starts_with(name), "{line}");
+            assert!(
+                line[found.value_at..].starts_with(value.unwrap_or("(")),
+                "{line}"
+            );
+        }
+        for line in ["#define", "#define ", "#defined A 1", "#undef A"] {
+            assert_eq!(Preprocessor::default().line(line).definition, None);
+        }
+        let mut inactive = Preprocessor::default();
+        inactive.line("#if 0");
+        assert_eq!(inactive.line("#define A 1").definition, None);
     }
 
     #[test]
@@ -330,6 +342,6 @@ mod tests {
         assert!(!fault("#if A(3)"));
         assert!(!fault("#endif"));
         assert!(fault("#elif A ?"));
-        assert!(preprocessor.is_active() && preprocessor.is_open());
+        assert!(preprocessor.is_active() && preprocessor.depth() == 1);
     }
 }

@@ -22,6 +22,7 @@ use crate::parse::recovery::{
 use crate::parse::structure::stray_semicolon;
 use crate::parse::types::type_specifier;
 use crate::parse::value::value_or_zero;
+use crate::source::Span;
 
 /// The maximum number of tokens between a procedure's arguments and their `)` that are skipped as
 /// one defect.
@@ -249,7 +250,7 @@ fn argument(input: Tokens<'_>) -> ParseResult<'_, Parameter> {
     rest.lint(
         Diagnostic::new(Code::NamedArgument, name.span, message)
             .label("RFC 5531 has only its type")
-            .fix(name.span, "", "remove the name"),
+            .fix(with_blank(rest, name.span), "", "remove the name"),
     );
     let (end, length) = opt(array).parse(after)?;
     if let Some(length) = length {
@@ -264,6 +265,16 @@ fn argument(input: Tokens<'_>) -> ParseResult<'_, Parameter> {
     parameter.span = end.since(input.span());
     parameter.name = Some(name);
     Ok((end, parameter))
+}
+
+/// Returns the span of the first token with the one blank before it.
+fn with_blank(input: Tokens<'_>, token: Span) -> Span {
+    let before = input.end_of_previous();
+    // A longer gap may be a comment.
+    match token.start.checked_sub(before.end) {
+        Some(1) => before.to(token),
+        _ => token,
+    }
 }
 
 /// Parses a type with an optional declarator: `T`, `T *`, `T<3>`.

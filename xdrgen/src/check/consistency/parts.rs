@@ -177,7 +177,7 @@ fn number(value: &ValueExpr) -> String {
     match &value.kind {
         ValueExprKind::Number(number) => number.to_string(),
         ValueExprKind::Name(name) => name.clone(),
-        ValueExprKind::Sum(name, number) => format!("{name}{number:+}"),
+        ValueExprKind::Sum(name, sum) => sum.with_name(name),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the lexer and the grammar.
 
+mod c;
 mod constructs;
 mod defects;
 mod extensions;

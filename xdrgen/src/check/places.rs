@@ -1,0 +1,152 @@
+//! The places that have the names that no definition of a module has: comments, lines of the
+//! preprocessor, and lines that are not active.
+
+use std::collections::HashMap;
+
+use crate::check::ModuleInput;
+use crate::diagnostic::Diagnostic;
+use crate::source::{SourceMap, Span};
+
+/// Where the names of a module are that are not defined.
+#[derive(Debug, Default)]
+pub(crate) struct Places<'a> {
+    /// The words of comments that contain a `/*`, with the start of the comment.
+    hidden: HashMap<&'a str, Span>,
+    /// The names in the `#define` lines.
+    defines: HashMap<&'a str, Span>,
+    /// The names that lines define that are not active, with the line of the condition.
+    inactive: HashMap<&'a str, Span>,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn of(sources: &'a SourceMap, input: &'a ModuleInput) -> Self {
+        let mut places = Self::default();
+        for (_, specification) in &input.specifications {
+            for span in &specification.hidden {
+                let start = span.start as usize;
+                let mark = Span::new(span.text, start..start + 2);
+                for word in words(sources.slice(*span)) {
+                    places.hidden.entry(word).or_insert(mark);
+                }
+            }
+            for define in &specification.defines {
+                places.defines.entry(&define.name).or_insert(define.span);
+            }
+            for lines in &specification.inactive {
+                for name in defined(sources.slice(lines.lines)) {
+                    places.inactive.entry(name).or_insert(lines.condition);
+                }
+            }
+        }
+        places
+    }
+
+    /// Adds where an undefined name may be defined: in a comment that hides its definition, in a
+    /// line of the preprocessor, or in a file that a document of the module includes. Returns true
+    /// if a line of the preprocessor is the cause.
+    pub(crate) fn note(
+        &self,
+        input: &ModuleInput,
+        name: &str,
+        found: Diagnostic,
+    ) -> (Diagnostic, bool) {
+        if let Some(span) = self.hidden.get(name) {
+            let note = format!("this comment contains `{name}`");
+            return (found.note_at(*span, note), false);
+        }
+        if let Some(span) = self.defines.get(name) {
+            let note = format!("this line defines `{name}` for C alone: its value is not a number");
+            return (found.note_at(*span, note), true);
+        }
+        if let Some(span) = self.inactive.get(name) {
+            let note = format!("a definition of `{name}` is in lines that this condition excludes");
+            return (found.note_at(*span, note), true);
+        }
+        (note_includes(input, name, found), false)
+    }
+}
+
+/// Adds the files that a document includes and that may define a name.
+fn note_includes(input: &ModuleInput, name: &str, found: Diagnostic) -> Diagnostic {
+    /// A longer list of includes would not help the reader.
+    const MAX_INCLUDES: usize = 3;
+    let specifications = input.specifications.iter();
+    let includes = specifications.flat_map(|(_, specification)| &specification.includes);
+    let mut noted = found;
+    let mut some = false;
+    for span in includes.take(MAX_INCLUDES) {
+        some = true;
+        noted = noted.note_at(*span, format!("`{name}` may come from this file"));
+    }
+    if some {
+        noted = noted.note(
+            "no XDR of that include is beside the document: `--include DIR`, or `include` in the \
+             manifest, names other folders",
+        );
+    }
+    noted
+}
+
+fn is_word(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).filter(|piece| is_word(piece))
+}
+
+/// Splits a text into its words and signs.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start();
+        let inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let first = rest.chars().next()?;
+        let word = rest.find(|c| !inner(c)).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(if word > 0 { word } else { first.len_utf8() });
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// Returns the names that a text appears to define: the text is XDR with lines of the preprocessor,
+/// whose comments count as text.
+fn defined(text: &str) -> Vec<&str> {
+    let pieces: Vec<&str> = pieces(text).collect();
+    let at = |at: usize| pieces.get(at).copied().unwrap_or_default();
+    let mut names = Vec::new();
+    let mut in_typedef = false;
+    for (place, name) in pieces
+        .iter()
+        .enumerate()
+        .filter(|(_, piece)| is_word(piece))
+    {
+        let before = place.checked_sub(1).map_or("", at);
+        in_typedef = *name == "typedef" || in_typedef && before != ";";
+        let is_defined = match (before, at(place + 1)) {
+            ("const" | "define", _) | (_, "=") => true,
+            ("struct" | "enum", next) => next == "{",
+            ("union", next) => next == "switch",
+            ("program", next) => next == "{",
+            (_, ";" | "[" | "<") => in_typedef,
+            _ => false,
+        };
+        if is_defined {
+            names.push(*name);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_found_without_a_parser() {
+        let text = "\n#define M 3\nstruct s { struct t a; opaque b<M>; };\nconst C = D;\n\
+                    typedef T u<N>; typedef opaque v[4]; enum e { A = 1 };\n\
+                    union w switch (int k) { case A: void; };\nprogram P { } = 4;\nu x;\n";
+        assert_eq!(defined(text), ["M", "s", "C", "u", "v", "e", "A", "w", "P"]);
+    }
+}
