@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Plots of `rpcrdma bench --json`, as SVG for light and dark backgrounds, with Python's standard library alone.
 
-    mkdir -p target/plots
-    benches/plots.py measure [COMMAND] > target/plots/results.jsonl
-    benches/plots.py draw          writes target/plots/*.svg from target/plots/results.jsonl
+    benches/plots.py measure [COMMAND] > docs/plots/results.jsonl
+    benches/plots.py draw          writes docs/plots/*.svg from docs/plots/results.jsonl
     benches/plots.py draw --check  fails if they differ from what it would write
 """
 
@@ -14,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PLOTS = ROOT / "target" / "plots"
+PLOTS = ROOT / "docs" / "plots"
 DEPTHS = [1, 2, 4, 8, 16, 32, 64]
 SIZES = [1 << shift for shift in range(10, 21, 2)]
 DURATION = "500ms"
