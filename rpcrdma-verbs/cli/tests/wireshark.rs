@@ -6,6 +6,8 @@
 mod damage;
 #[path = "wireshark/formats.rs"]
 mod formats;
+#[path = "wireshark/live.rs"]
+mod live;
 #[path = "wireshark/tree.rs"]
 mod tree;
 #[path = "wireshark/truncated.rs"]
@@ -13,7 +15,7 @@ mod truncated;
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -197,6 +199,94 @@ fn the_demonstration_over_roce() {
 #[test]
 fn the_demonstration_over_iwarp() {
     demo("iwarp");
+}
+
+/// The scenes whose messages no device sends: two engines exchange them within the process.
+const WITHOUT_DEVICE: [&str; 2] = [
+    "rtrext-02: a call whose transmissions are broken",
+    "rtrext-02: a reply whose transmissions are broken",
+];
+
+/// Runs the scenes over iWARP on TCP while dumpcap captures the packets. Returns the lines of the
+/// messages that were sent, or `None` if this host does not permit captures.
+fn captured_demo(file: &Path, address: IpAddr, options: &[&str]) -> Option<Vec<String>> {
+    let capture = match live::Capture::start(file, address, options) {
+        Ok(capture) => capture,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let bind = capture.address().to_string();
+    let scenes = events(&["demo", "--json", "--device", "iwarp", "--bind", &bind]);
+    capture.finish();
+    let is_sent = |scene: &&Value| !WITHOUT_DEVICE.contains(&scene["scene"].as_str().unwrap());
+    assert_eq!(scenes.iter().filter(is_sent).count(), scenes.len() - 2);
+    assert!(scenes.iter().all(|scene| scene["result"] == "passed"));
+    let sent = scenes.iter().filter(is_sent);
+    let lines = sent.flat_map(|scene| scene["messages"].as_array().unwrap());
+    Some(
+        lines
+            .map(|line| line.as_str().unwrap().to_owned())
+            .collect(),
+    )
+}
+
+/// Asserts that `rpcrdma decode` finds each message that was sent, and no other.
+fn assert_all_found(file: &Path, sent: &[String]) -> Vec<Vec<u8>> {
+    let messages = decoded(file);
+    assert_eq!(messages.len(), sent.len());
+    let chart = rpcrdma(&["decode", "--pcap", file.to_str().unwrap()]);
+    let mut found: Vec<&str> = chart.lines().filter(|line| line.contains("----")).collect();
+    // Only one scene has characteristics, whose lines differ.
+    for sent in sent.iter().filter(|line| !line.contains("XCH")) {
+        // Of transmissions, the demonstration counts the inline bytes of the first buffer alone.
+        let sent = match sent.rsplit_once(", ") {
+            Some((line, _)) if line.contains(" bytes of stream") => line,
+            _ => sent,
+        };
+        let at = found.iter().position(|found| found.contains(sent));
+        found.remove(at.unwrap_or_else(|| panic!("{sent}\n{chart}")));
+    }
+    messages
+}
+
+/// All messages of the demonstration, as the loopback interface carries them over IPv4 and IPv6.
+#[test]
+fn the_demonstration_as_packets_of_tcp() {
+    let fixture = Fixture::new();
+    let file = fixture.file("real.pcapng");
+    for address in [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
+        let Some(sent) = captured_demo(&file, address, &["-i", "lo"]) else {
+            continue;
+        };
+        let messages = assert_all_found(&file, &sent);
+        // Wireshark's own reassembly shows only the first of several Sends in a frame.
+        let [options, _] = REASSEMBLY;
+        for options in [options, &[options, &["-2"]].concat()] {
+            let Some(packets) = fixture.packets(&file, options) else {
+                return;
+            };
+            assert_eq!(packets.iter().filter(|packet| packet.lost > 0).count(), 0);
+            fixture.compare(&messages, &packets);
+        }
+    }
+}
+
+/// The "cooked" formats of all interfaces, as pcap and as pcapng.
+#[test]
+fn the_demonstration_on_all_interfaces() {
+    let fixture = Fixture::new();
+    let file = fixture.file("any.pcap");
+    for link in ["LINUX_SLL", "LINUX_SLL2"] {
+        for format in ["-n", "-P"] {
+            let options = ["-i", "any", "-y", link, format];
+            let Some(sent) = captured_demo(&file, Ipv4Addr::LOCALHOST.into(), &options) else {
+                return;
+            };
+            assert_all_found(&file, &sent);
+        }
+    }
 }
 
 /// Records the iWARP connection of a server and a client.

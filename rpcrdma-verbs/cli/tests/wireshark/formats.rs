@@ -1,4 +1,4 @@
-//! The same packets in each format of capture files, and with other link types.
+//! The same packets in each format of capture files and with each link type.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,18 +16,164 @@ struct IpPacket {
     bytes: Vec<u8>,
 }
 
+impl IpPacket {
+    fn is_v6(&self) -> bool {
+        self.bytes[0] >> 4 == 6
+    }
+
+    /// Returns the type of Ethernet.
+    fn ether_type(&self) -> [u8; 2] {
+        if self.is_v6() {
+            [0x86, 0xdd]
+        } else {
+            [0x08, 0x00]
+        }
+    }
+
+    /// Returns the packet between other addresses, which this number distinguishes.
+    fn between(&self, number: u8) -> Self {
+        let mut bytes = self.bytes.clone();
+        (bytes[14], bytes[18]) = (number, number);
+        let time = self.time;
+        Self { time, bytes }
+    }
+
+    /// Returns the packet with a header of IPv6.
+    fn as_v6(&self) -> Self {
+        let (header, payload) = self.bytes.split_at(20);
+        let address = |end: u8| {
+            [
+                0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, header[14], end,
+            ]
+        };
+        let length = u16::try_from(payload.len()).unwrap();
+        let mut bytes = vec![0x60, 0, 0, 0];
+        bytes.extend(length.to_be_bytes());
+        bytes.extend([header[9], 64]);
+        bytes.extend(address(header[15]));
+        bytes.extend(address(header[19]));
+        bytes.extend(payload);
+        let time = self.time;
+        Self { time, bytes }
+    }
+}
+
 /// A link type.
 #[derive(Clone, Copy)]
 struct Link {
+    name: &'static str,
     number: u16,
-    /// The header before a packet.
-    header: &'static [u8],
+    /// Returns the header before a packet.
+    header: fn(&IpPacket) -> Vec<u8>,
+}
+
+fn ethernet(tags: &[[u8; 2]], packet: &IpPacket) -> Vec<u8> {
+    let mut header = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    for tag in tags {
+        header.extend(tag);
+        header.extend([0x20, 0x64]);
+    }
+    header.extend(packet.ether_type());
+    header
+}
+
+/// The first version of "cooked" frames, with a tag.
+fn cooked(tags: &[[u8; 2]], packet: &IpPacket) -> Vec<u8> {
+    // A received packet of an Ethernet interface.
+    let head = [0, 0, 0, 1, 0, 6];
+    [&head[..], &ethernet(tags, packet)[4..]].concat()
+}
+
+fn cooked2(packet: &IpPacket) -> Vec<u8> {
+    let rest = [0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
+    [&packet.ether_type()[..], &rest].concat()
+}
+
+/// Returns the address family of some system.
+fn family(packet: &IpPacket, v6: u32) -> u32 {
+    if packet.is_v6() { v6 } else { 2 }
 }
 
 const ETHERNET: Link = Link {
+    name: "Ethernet",
     number: 1,
-    header: &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00],
+    header: |packet| ethernet(&[], packet),
 };
+
+const NULL_OF_LINUX: &str = "NULL of Linux";
+
+const LINKS: [Link; 12] = [
+    ETHERNET,
+    Link {
+        name: "Ethernet with 802.1Q",
+        number: 1,
+        header: |packet| ethernet(&[[0x81, 0]], packet),
+    },
+    Link {
+        name: "Ethernet with 802.1ad (QinQ)",
+        number: 1,
+        header: |packet| ethernet(&[[0x88, 0xa8], [0x81, 0]], packet),
+    },
+    Link {
+        name: "Ethernet with 0x9100 (QinQ before the standard)",
+        number: 1,
+        header: |packet| ethernet(&[[0x91, 0], [0x81, 0]], packet),
+    },
+    Link {
+        name: "LINUX_SLL",
+        number: 113,
+        header: |packet| cooked(&[], packet),
+    },
+    Link {
+        name: "LINUX_SLL with 802.1Q",
+        number: 113,
+        header: |packet| cooked(&[[0x81, 0]], packet),
+    },
+    Link {
+        name: "LINUX_SLL2",
+        number: 276,
+        header: cooked2,
+    },
+    Link {
+        name: NULL_OF_LINUX,
+        number: 0,
+        header: |packet| family(packet, 10).to_le_bytes().to_vec(),
+    },
+    Link {
+        name: "NULL of a big-endian FreeBSD",
+        number: 0,
+        header: |packet| family(packet, 28).to_be_bytes().to_vec(),
+    },
+    Link {
+        name: "LOOP of OpenBSD",
+        number: 108,
+        header: |packet| family(packet, 24).to_be_bytes().to_vec(),
+    },
+    Link {
+        name: "RAW",
+        number: 101,
+        header: |_| Vec::new(),
+    },
+    Link {
+        name: "RAW of OpenBSD",
+        number: 12,
+        header: |_| Vec::new(),
+    },
+];
+
+/// The link types for one version of IP.
+const RAW_IP: [Link; 2] = [
+    Link {
+        name: "IPV4",
+        number: 228,
+        header: |_| Vec::new(),
+    },
+    Link {
+        name: "IPV6",
+        number: 229,
+        header: |_| Vec::new(),
+    },
+];
 
 /// A format of files.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +219,7 @@ impl Format {
         let mut file = self.header(interfaces);
         for (number, (link, packets)) in (0..).zip(interfaces) {
             for packet in packets {
-                let frame = [link.header, &packet.bytes].concat();
+                let frame = [&(link.header)(packet)[..], &packet.bytes].concat();
                 file.extend(self.record(number, packet.time, &frame));
             }
         }
@@ -139,9 +285,9 @@ impl Format {
 }
 
 /// Returns packets of the demonstration, with messages in one and in several packets.
-fn packets(fixture: &Fixture) -> Vec<IpPacket> {
+fn packets(fixture: &Fixture, frames: &str) -> Vec<IpPacket> {
     let file = fixture.file("demo.pcap");
-    rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);
+    rpcrdma(&["demo", "--frames", frames, "--pcap", file.to_str().unwrap()]);
     let file = std::fs::read(&file).unwrap();
     let (_, records) = records(&file);
     let word = |record: &[u8], at: usize| {
@@ -180,7 +326,7 @@ fn shown(fixture: &Fixture, file: &Path) -> Option<Vec<Packet>> {
 #[test]
 fn all_file_formats_are_read() {
     let fixture = Fixture::new();
-    let packets = packets(&fixture);
+    let packets = packets(&fixture, "roce");
     let mut before: Option<Vec<Value>> = None;
     for format in Format::all() {
         let file = fixture.file("format");
@@ -201,6 +347,46 @@ fn all_file_formats_are_read() {
     }
 }
 
+#[test]
+fn all_link_types_are_read() {
+    let fixture = Fixture::new();
+    for frames in ["roce", "iwarp"] {
+        let packets = packets(&fixture, frames);
+        let file = fixture.file("link");
+        std::fs::write(&file, PCAP.file(&[(ETHERNET, packets.clone())])).unwrap();
+        let expected = messages(&file);
+        let mut interfaces = Vec::new();
+        let either = |link| [(link, false), (link, true)];
+        let mut all: Vec<(Link, bool)> = LINKS.into_iter().flat_map(either).collect();
+        all.extend(RAW_IP.into_iter().zip([false, true]));
+        for (number, (link, v6)) in (3..).zip(all) {
+            // The connections of each interface differ.
+            let packets = packets.iter().map(|packet| match v6 {
+                true => packet.between(number).as_v6(),
+                false => packet.between(number),
+            });
+            let interface = [(link, packets.collect())];
+            std::fs::write(&file, PCAP.file(&interface)).unwrap();
+            assert_eq!(messages(&file), expected, "{}", link.name);
+            interfaces.extend(interface);
+        }
+        let ng = Format { ng: true, ..PCAP };
+        std::fs::write(&file, ng.file(&interfaces)).unwrap();
+        let of_each = bytes_of(&expected);
+        let of_all = |interfaces: &[(Link, Vec<IpPacket>)]| -> Vec<Vec<u8>> {
+            let of_each = interfaces.iter().map(|_| of_each.clone());
+            of_each.flatten().collect()
+        };
+        assert_eq!(bytes_of(&messages(&file)), of_all(&interfaces));
+        // Wireshark does not know Linux's number of IPv6 in this link type.
+        interfaces.retain(|(link, packets)| link.name != NULL_OF_LINUX || !packets[0].is_v6());
+        std::fs::write(&file, ng.file(&interfaces)).unwrap();
+        if let Some(packets) = shown(&fixture, &file) {
+            fixture.compare(&of_all(&interfaces), &packets);
+        }
+    }
+}
+
 /// Returns the status, the output and the errors of `rpcrdma decode`.
 fn decode(file: &Path, options: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
@@ -217,10 +403,11 @@ fn decode(file: &Path, options: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn other_link_types_are_reported() {
     let fixture = Fixture::new();
-    let packets = packets(&fixture);
+    let packets = packets(&fixture, "roce");
     let other = Link {
+        name: "USER_0",
         number: 147,
-        header: &[0; 14],
+        header: |_| vec![0; 14],
     };
     let file = fixture.file("other");
     for ng in [false, true] {
