@@ -1,10 +1,10 @@
 //! Rejection of messages that break a rule.
 //!
-//! [`Refusal::action`] is the table of RFC 8166, sections 4.5 and 4.6, which also applies to Version
-//! Two (version-two-01, section 4.2.3), with decisions D12 to D15 of `spec/README.md`. Its order
-//! matters: an error or a reply is never answered, whatever else is wrong with it, or two ends would
-//! exchange errors for ever. Errors of both versions are encoded as those of Version Two, whose
-//! numbers are the same.
+//! [`Refusal::action`] is the table of RFC 8166, sections 4.5 and 4.6, which also applies to
+//! Version Two (version-two-01, section 4.2.3), with decisions D12 to D15 of `spec/README.md`. Its
+//! order matters: an error or a reply is never answered, whatever else is wrong with it, or two
+//! ends would exchange errors for ever. Errors of both versions are encoded as those of Version
+//! Two, whose numbers are the same.
 //!
 //! ```
 //! use rpcrdma_proto::error::{PeerError, RefusalAction, RefusalReason};
@@ -76,8 +76,8 @@ pub enum RefusalReason {
     Operation,
     /// The upper layer rejects the call, or no transfer method fits its reply.
     Rejected,
-    /// The peer reported the transmissions of the reply to this call as broken, and the reply cannot
-    /// be sent again: the call is refused after all.
+    /// The peer reported the transmissions of the reply to this call as broken, and the reply
+    /// cannot be sent again: the call is refused after all.
     BrokenReply,
 }
 

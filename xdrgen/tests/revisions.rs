@@ -1,5 +1,6 @@
 //! Tests the comparison of revisions on pairs of documents in the manner of drafts. The changes and
-//! their classes, in the file `expected` of each folder, were determined by hand from the documents.
+//! their classes, in the file `expected` of each folder, were determined by hand from the
+//! documents.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -45,8 +46,8 @@ fn pair(name: &str) {
     compare(&old, &new, &expected(name), Class::Compatible);
 }
 
-/// Compares the changes of at least a class with those that are expected: one per line, in any order.
-/// Lines with `#` are comments.
+/// Compares the changes of at least a class with those that are expected: one per line, in any
+/// order. Lines with `#` are comments.
 #[track_caller]
 fn compare(old: &Compilation, new: &Compilation, expected: &str, least: Class) {
     for side in [old, new] {

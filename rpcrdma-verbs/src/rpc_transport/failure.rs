@@ -1,5 +1,5 @@
-//! The errors of failed calls: how failures of the engine (`rpcrdma-proto`) and of the driver become
-//! those of `oncrpc`.
+//! The errors of failed calls: how failures of the engine (`rpcrdma-proto`) and of the driver
+//! become those of `oncrpc`.
 //!
 //! Callers retry a call that was not executed, so a call that was posted is never `NotExecuted`.
 //! Users may downcast the sources.

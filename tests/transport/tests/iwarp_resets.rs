@@ -1,5 +1,5 @@
-//! A client over iWARP whose connections are reset after each byte that the server sends: the setup,
-//! and the first messages. The client connects again, and its call is answered.
+//! A client over iWARP whose connections are reset after each byte that the server sends: the
+//! setup, and the first messages. The client connects again, and its call is answered.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read as _, copy};
@@ -16,12 +16,12 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 
-/// The bytes of the server after which a connection is reset, at most: the reply of MPA has some 40,
-/// and the first message follows.
+/// The bytes of the server after which a connection is reset, at most: the reply of MPA has some
+/// 40, and the first message follows.
 const LAST: u64 = 200;
 
-/// Forwards connections in turn: from the n-th to its client n bytes, before the client gets a reset.
-/// The one after the last is forwarded until it ends.
+/// Forwards connections in turn: from the n-th to its client n bytes, before the client gets a
+/// reset. The one after the last is forwarded until it ends.
 fn start_proxy(target: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind(any_address()).unwrap();
     let address = listener.local_addr().unwrap();

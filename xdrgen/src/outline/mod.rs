@@ -2,8 +2,8 @@
 //! them, and manifests select sections by number.
 //!
 //! Plain text does not mark its headings. They are recognized by their form and their number, so a
-//! change here has to be tried on many documents: the tests below have the forms of RFCs and drafts,
-//! and `tests/drafts.rs` has the drafts of `spec/`.
+//! change here has to be tried on many documents: the tests below have the forms of RFCs and
+//! drafts, and `tests/drafts.rs` has the drafts of `spec/`.
 
 pub(crate) mod markdown;
 pub(crate) mod page;
@@ -75,8 +75,9 @@ impl Syntax {
 /// Finds the pages and sections of a document of plain text.
 ///
 /// The number of a heading must be a plausible successor of the previous heading's number; this
-/// distinguishes headings from items of a list. A table of contents is recognized by its dot leaders.
-/// One without them looks like headings, which are dropped when the first of them appears again.
+/// distinguishes headings from items of a list. A table of contents is recognized by its dot
+/// leaders. One without them looks like headings, which are dropped when the first of them appears
+/// again.
 #[must_use]
 pub fn outline(text: &str) -> Outline {
     Outline {
@@ -153,7 +154,8 @@ fn title(lines: &[&str], at: usize) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Number {
     appendix: bool,
-    /// The parts, with trailing zeros as written. An appendix's letter is its position in the alphabet, starting at 1.
+    /// The parts, with trailing zeros as written. An appendix's letter is its position in the
+    /// alphabet, starting at 1.
     parts: Vec<u32>,
 }
 
