@@ -42,10 +42,12 @@ pub(super) fn an_armed_queue_wakes_once<D: Device>(bed: &TestBed<D>) {
     near.send(b"after");
     assert!(wakes(&far, LONG));
     acknowledge(&far);
-    // A device may wake once too often: siw does so under load.
-    if wakes(&far, SHORT) {
+    // A device may wake too often, but not without end: siw does so under load, once or twice.
+    let mut unexpected = 0;
+    while wakes(&far, SHORT) {
         acknowledge(&far);
-        assert!(!wakes(&far, SHORT), "acknowledged");
+        unexpected += 1;
+        assert!(unexpected < 4, "acknowledged");
     }
     near.send(b"once more");
     far.message().expect("it arrives");

@@ -25,8 +25,8 @@ pub(super) struct Comparison<'s> {
     pub(super) matching: Matching,
     /// The pairs that are still to be compared, as a stack.
     todo: Vec<(Site, TypeRef<'s>, TypeRef<'s>)>,
-    /// The pairs of typedefs that are compared at the end, when other places may have given each its
-    /// partner.
+    /// The pairs of typedefs that are compared at the end, when other places may have given each
+    /// its partner.
     postponed: Vec<(Site, TypeRef<'s>, TypeRef<'s>)>,
     is_end: bool,
     /// The pairs of definitions that were compared.
@@ -212,8 +212,8 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// Returns true if two typedefs without partners have messages of another form, so that each may
-    /// be found with a better partner at another place.
+    /// Returns true if two typedefs without partners have messages of another form, so that each
+    /// may be found with a better partner at another place.
     fn is_postponed(&self, old: TypeId, new: TypeId) -> bool {
         let are_typedefs = [keyword(self.old, old), keyword(self.new, new)] == ["typedef"; 2];
         let are_free = self.matching.new_of(old).is_none() && self.matching.old_of(new).is_none();
