@@ -3,6 +3,8 @@
 
 # shellcheck source=../tests/packages.bash
 . tests/packages.bash
+# shellcheck source=../tests/optimised.bash
+. tests/optimised.bash
 
 # Backtraces need the lines and nothing more: writing the rest of the debug information takes a
 # minute.
@@ -21,6 +23,46 @@ step() {
     { time (set -e && "$@") 2>&1 | tee "$logs/step"; } 2>"$logs/step.time"
     note "$name" "$logs/step"
     current=
+}
+
+# Runs steps beside those that follow, one after another and at a low priority, up to the next
+# `join`: each argument is the name of a function.
+beside() {
+    steps_beside=("$@")
+    # A process group of its own.
+    set -m
+    (
+        set +e
+        renice -n 19 "$BASHPID" >/dev/null
+        for each in "$@"; do
+            # As above: not on the left of `||`.
+            { time { (set -e && "$each") >"$logs/$each" 2>&1; }; } 2>"$logs/$each.time"
+            [ $? = 0 ] || { touch "$logs/$each.failed" && break; }
+        done
+    ) &
+    set +m
+    beside=$!
+}
+
+# Waits for the steps beside, and prints what they printed. The script ends if one has failed.
+join() {
+    local each
+    current="steps beside"
+    wait "$beside"
+    beside=
+    for each in "${steps_beside[@]}"; do
+        current=${each//_/ }
+        printf '\n== %s, beside the others\n' "$current"
+        cat "$logs/$each"
+        [ ! -f "$logs/$each.failed" ] || exit 1
+        note "$current" "$logs/$each"
+    done
+    current=
+}
+
+# Ends the steps beside, where the script ends before them.
+end_beside() {
+    [ -z "${beside-}" ] || kill -- "-$beside" 2>/dev/null || true
 }
 
 # Notes the times and the counts of the step $1, whose log is $2.

@@ -47,7 +47,7 @@ host_programs=(wireshark)
 # host into the folder $2.
 build() {
     local file name
-    need cmake g++ libclang-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
+    need "${for_ibverbs[@]}"
     mkdir -p "$1" "$2"
     for name in fsx pjdfstest; do
         ln -s "$("$here/image" "$name")/$name" "$1/$name"
@@ -76,8 +76,8 @@ profile=${RPCRDMA_VM_PROFILE:-ci}
 
 # Builds, and prints the paths of the programs.
 built() {
-    (cd "$here/../.." && cargo build -q --profile "$profile" -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-nfs -p rpcrdma-cli \
-        --features rpcrdma-cli/ibverbs,rpcrdma-nfs/ibverbs,rpcrdma-nfs/nfs4,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
+    (cd "$here/../.." && cargo build -q --profile "$profile" "${optimised[@]}" --bin=rpcrdma "$@" --message-format=json-render-diagnostics) \
+        | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
 # Runs jobs, each a name and a time limit, in a machine with the folder $1.
