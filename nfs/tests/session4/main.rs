@@ -2,6 +2,7 @@
 //! over TCP, and over RDMA on the software fabric.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attributes;
 mod chunks;
 mod compounds;
 mod recalls;
