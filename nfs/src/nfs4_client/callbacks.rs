@@ -16,13 +16,13 @@ use crate::nfs4::owned::{
     NfsResop4,
 };
 use crate::nfs4::{
-    CbCompound4args, CbGetattr4args, CbIllegal4res, CbLayoutrecall4res, CbNotify4res, CbNotifyDeviceid4res,
-    CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args, CbRecall4res,
-    CbRecallAny4args, CbRecallAny4res, CbRecallSlot4res, CbRecallableObjAvail4res, CbSequence4args,
-    CbSequence4resok, CbWantsCancelled4res, NfsArgop4, NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_BLK_LAYOUT,
-    RCA4_TYPE_MASK_DIR_DLG, RCA4_TYPE_MASK_FILE_LAYOUT, RCA4_TYPE_MASK_OBJ_LAYOUT_MAX,
-    RCA4_TYPE_MASK_OBJ_LAYOUT_MIN, RCA4_TYPE_MASK_OTHER_LAYOUT_MIN, RCA4_TYPE_MASK_RDATA_DLG,
-    RCA4_TYPE_MASK_WDATA_DLG, Sessionid4, Stateid4,
+    CbCompound4args, CbGetattr4args, CbIllegal4res, CbLayoutrecall4res, CbNotify4res,
+    CbNotifyDeviceid4res, CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args,
+    CbRecall4res, CbRecallAny4args, CbRecallAny4res, CbRecallSlot4res, CbRecallableObjAvail4res,
+    CbSequence4args, CbSequence4resok, CbWantsCancelled4res, NfsArgop4, NfsCbArgop4, Nfsstat4,
+    RCA4_TYPE_MASK_BLK_LAYOUT, RCA4_TYPE_MASK_DIR_DLG, RCA4_TYPE_MASK_FILE_LAYOUT,
+    RCA4_TYPE_MASK_OBJ_LAYOUT_MAX, RCA4_TYPE_MASK_OBJ_LAYOUT_MIN, RCA4_TYPE_MASK_OTHER_LAYOUT_MIN,
+    RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG, Sessionid4, Stateid4,
 };
 
 /// The maximum operations of a CB_COMPOUND.
@@ -200,7 +200,9 @@ impl Nfs4Callbacks {
 
     /// Takes note of the executed operations of a COMPOUND.
     pub(super) fn executed(&self, operations: &[NfsArgop4<'_>], results: &[NfsResop4]) {
-        lock(&self.0.state).delegations.executed(operations, results);
+        lock(&self.0.state)
+            .delegations
+            .executed(operations, results);
     }
 
     /// Executes a CB_COMPOUND of `count` operations. Fewer of them are sufficient if one of them is

@@ -172,7 +172,10 @@ fn other_attributes_are_not_returned() {
         ];
         for (request, mask, attr_vals) in cases {
             let found = world.ask("file", request).await.unwrap();
-            assert_eq!((&found.attrmask[..], found.attr_vals), (&[mask][..], attr_vals));
+            assert_eq!(
+                (&found.attrmask[..], found.attr_vals),
+                (&[mask][..], attr_vals)
+            );
         }
     });
 }
@@ -197,7 +200,10 @@ fn only_files_with_a_write_delegation_are_answered_for() {
         assert!(!world.change(&file, 1) && !world.flushed(&file));
         // Another delegation of the file has values of its own.
         let again = world.write_delegated("file").await;
-        assert_eq!(world.change_and_size().await, (world.server.change("file"), 7));
+        assert_eq!(
+            world.change_and_size().await,
+            (world.server.change("file"), 7)
+        );
         assert!(!world.change(&file, 1) && world.change(&again, 1));
     });
 }

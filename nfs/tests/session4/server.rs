@@ -19,8 +19,8 @@ use rpcrdma_nfs::nfs4::owned::{
 use rpcrdma_nfs::nfs4::{
     self, BindConnToSession4res, BindConnToSession4resok, CbCompound4args, CbRecall4args,
     CbSequence4args, ChangeInfo4, ChannelDirFromServer4, Close4res, Compound4args, Createhow4,
-    Delegreturn4res, DestroyClientid4res, DestroySession4res, FATTR4_CHANGE, FATTR4_SIZE, FATTR4_TYPE, Lookup4res,
-    NfsArgop4 as Op, NfsCbArgop4, NfsSpaceLimit4, Nfsstat4 as Status,
+    Delegreturn4res, DestroyClientid4res, DestroySession4res, FATTR4_CHANGE, FATTR4_SIZE,
+    FATTR4_TYPE, Lookup4res, NfsArgop4 as Op, NfsCbArgop4, NfsSpaceLimit4, Nfsstat4 as Status,
     OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
     OPEN4_SHARE_ACCESS_WRITE, OpenClaim4, Openflag4, Putfh4res, Putrootfh4res, ReclaimComplete4res,
     ReferringCallList4, Remove4res, Remove4resok, SEQ4_STATUS_CB_PATH_DOWN, Sequence4args,
