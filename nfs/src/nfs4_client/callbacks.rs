@@ -68,9 +68,9 @@ pub enum Nfs4Recall {
 /// operations is NFS4ERR_NOTSUPP.
 ///
 /// By CB_GETATTR a server asks the holder of a write delegation for the size and the change
-/// attribute of the file (RFC 8881, section 10.4.3). The size follows the WRITEs and SETATTRs of
-/// the sessions of these callbacks. A client that keeps changes, to send them later, tells so by
-/// [`record_change`](Self::record_change) and [`record_flush`](Self::record_flush):
+/// attribute of the file (RFC 8881, section 10.4.3). The size follows the results of WRITE and
+/// SETATTR in the sessions of these callbacks. A client that keeps changes, to send them later,
+/// tells so by [`record_change`](Self::record_change) and [`record_flush`](Self::record_flush):
 ///
 /// ```
 /// use rpcrdma_nfs::nfs4_client::{Nfs4Callbacks, Nfs4OpenFile};
