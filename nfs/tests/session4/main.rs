@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attributes;
+#[path = "../chunk_counts/mod.rs"]
+mod chunk_counts;
 mod chunks;
 mod compounds;
 mod recalls;

@@ -13,8 +13,8 @@ use rpcrdma_nfs::nfs4::owned::{
     self, ChannelAttrs4, Compound4res, CreateSession4res, CreateSession4resok, ExchangeId4res,
     ExchangeId4resok, Fattr4, Getattr4res, Getattr4resok, Getfh4res, Getfh4resok, NfsFh4,
     NfsResop4 as Res, Nfsace4, Open4res, Open4resok, OpenDelegation4, OpenReadDelegation4,
-    OpenWriteDelegation4, Read4res, Read4resok, Sequence4res, ServerOwner4, Setattr4res,
-    StateProtect4R,
+    OpenWriteDelegation4, Read4res, Read4resok, Readlink4res, Readlink4resok, Sequence4res,
+    ServerOwner4, Setattr4res, StateProtect4R,
 };
 use rpcrdma_nfs::nfs4::{
     self, BindConnToSession4res, BindConnToSession4resok, CbCompound4args, CbRecall4args,
@@ -550,6 +550,13 @@ impl State {
                     writeverf: [7; 8],
                 };
                 (done.0, Res::Write(Write4res::Ok(ok)))
+            }
+            // The content of a file is the path of a symbolic link, too.
+            Op::Readlink => {
+                let path = self.files.get(current).cloned().unwrap_or_default();
+                let ok = Readlink4resok { link: path.into() };
+                let result = Readlink4res::Ok(Box::new(ok));
+                (done.0, Res::Readlink(result))
             }
             Op::Remove(args) => {
                 self.note(sequence);
