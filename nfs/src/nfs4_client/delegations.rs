@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use super::attributes::{Nfs4Attributes, change_and_size, size_of};
-use crate::nfs4::owned::{CbGetattr4resok, Getfh4res, NfsFh4 as Handle4, NfsResop4 as Result4};
+use crate::nfs4::owned::{
+    CbGetattr4resok, Getfh4res, NfsFh4 as Handle4, NfsResop4 as Result4, Open4res,
+};
 use crate::nfs4::{
     CbGetattr4args, Createhow4, NfsArgop4 as Op, Nfsstat4, Open4args, Openflag4, Stateid4,
     Write4res,
@@ -124,43 +126,60 @@ impl Delegations {
         if self.writers.is_empty() {
             return;
         }
-        let mut current = None;
-        let mut is_truncated = false;
+        // The handle of the current file, and what is known of its size without it.
+        let (mut current, mut sizes) = (None, Vec::new());
         for (operation, result) in operations.iter().zip(results) {
+            if !keeps_handle(operation) {
+                (current, sizes) = (None, Vec::new());
+            }
             match (operation, result) {
                 (Op::Putfh(args), _) => current = Some(args.object.as_bytes()),
                 (Op::Getfh, Result4::Getfh(found)) => {
                     if let Getfh4res::Ok(found) = &**found {
                         current = Some(found.object.as_bytes());
                     }
-                    if std::mem::take(&mut is_truncated) {
-                        self.resize(current, |_| 0);
-                    }
                 }
-                (Op::Open(args), _) => {
-                    current = None;
-                    is_truncated = truncates(args);
-                }
-                (Op::Write(args), Result4::Write(Write4res::Ok(ok))) => {
-                    let end = args.offset.saturating_add(ok.count.into());
-                    self.resize(current, |size| size.max(end));
-                }
-                (Op::Setattr(args), Result4::Setattr(set)) if set.status == Nfsstat4::Ok => {
-                    if let Some(size) = size_of(&args.obj_attributes) {
-                        self.resize(current, |_| size);
-                    }
-                }
-                (operation, _) if keeps_handle(operation) => {}
-                _ => (current, is_truncated) = (None, false),
+                _ => sizes.extend(NewSize::of(operation, result)),
+            }
+            if let Some(handle) = current {
+                sizes.drain(..).for_each(|size| self.resize(handle, size));
             }
         }
     }
 
-    fn resize(&mut self, handle: Option<&[u8]>, new: impl FnOnce(u64) -> u64) {
-        let other = handle.and_then(|handle| self.writers.get(handle));
+    fn resize(&mut self, handle: &[u8], new: NewSize) {
+        let other = self.writers.get(handle);
         let held = other.and_then(|other| self.held.get_mut(other));
         if let Some(file) = held.and_then(|held| held.file.as_mut()) {
-            file.size = file.size.map(new);
+            file.size = file.size.map(|size| match new {
+                NewSize::Exactly(new) => new,
+                NewSize::AtLeast(end) => size.max(end),
+            });
+        }
+    }
+}
+
+/// The size of a file after an operation.
+#[derive(Clone, Copy)]
+enum NewSize {
+    Exactly(u64),
+    AtLeast(u64),
+}
+
+impl NewSize {
+    /// Returns the size of the current file, if the operation may have changed it.
+    fn of(operation: &Op<'_>, result: &Result4) -> Option<Self> {
+        match (operation, result) {
+            (Op::Open(args), Result4::Open(Open4res::Ok(_))) => {
+                truncates(args).then_some(Self::Exactly(0))
+            }
+            (Op::Write(args), Result4::Write(Write4res::Ok(ok))) => {
+                Some(Self::AtLeast(args.offset.saturating_add(ok.count.into())))
+            }
+            (Op::Setattr(args), Result4::Setattr(set)) if set.status == Nfsstat4::Ok => {
+                size_of(&args.obj_attributes).map(Self::Exactly)
+            }
+            _ => None,
         }
     }
 }

@@ -128,8 +128,8 @@ fn sizes_follow_what_the_holder_sends() {
         expect(0).await;
         set(Some(400)).await;
         expect(400).await;
-        // COMPOUNDs of the user's own: two files, a handle that GETFH returns, and one whose last
-        // operation fails.
+        // COMPOUNDs of the user's own: two files, a handle that GETFH returns after the WRITE,
+        // and one whose last operation fails.
         world.server.add_file("other", b"");
         let stable = StableHow4::FileSync4;
         let other = nfs.lookup(nfs.root(), b"other").await.unwrap().0;
@@ -141,9 +141,9 @@ fn sizes_follow_what_the_holder_sends() {
         nfs.session().compound(request).await.unwrap();
         expect(401).await;
         let mut request = Nfs4Compound::new();
-        request.put_root().lookup(b"file").handle();
+        request.put_root().lookup(b"file");
         request.write(stateid, 401, stable, &b"z"[..]);
-        request.lookup(b"missing");
+        request.handle().lookup(b"missing");
         nfs.session().compound(request).await.unwrap_err();
         expect(402).await;
         let mut request = Nfs4Compound::new();

@@ -167,11 +167,9 @@ impl Fabric {
         Self::with_latency((!one_way.is_zero()).then(|| Latency::new(one_way)))
     }
 
-    /// Creates a fabric with a one-way delay in its own time, which only
-    /// [`advance`](Self::advance) moves. So the round trips of a call are exact on a busy machine,
-    /// and take no time on an idle one.
-    ///
-    /// Work that is due is executed as on a fabric [with a delay](Self::with_delay).
+    /// Creates a fabric with a one-way delay and a clock of its own, which only
+    /// [`advance`](Self::advance) moves. So the time of a call is exact on a busy machine, too.
+    /// Otherwise it is a fabric [with a delay](Self::with_delay).
     ///
     /// ```
     /// use std::time::Duration;
