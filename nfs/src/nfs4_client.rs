@@ -45,6 +45,7 @@ mod callback_server;
 mod callbacks;
 mod compound;
 mod config;
+mod delegations;
 mod error;
 mod files;
 mod opening;

@@ -111,6 +111,34 @@ pub struct Nfs4SetAttributes {
     pub mode: Option<u32>,
 }
 
+/// Encodes those of the two attributes that are requested and known, for CB_GETATTR. `requested` is
+/// the first word of the bitmap.
+pub(super) fn change_and_size(
+    requested: u32,
+    change: Option<u64>,
+    size: Option<u64>,
+) -> owned::Fattr4 {
+    let (mut mask, mut attr_vals) = (0, Vec::new());
+    for (attribute, value) in [(FATTR4_CHANGE, change), (FATTR4_SIZE, size)] {
+        if let Some(value) = value.filter(|_| requested & bit(attribute) != 0) {
+            mask |= bit(attribute);
+            attr_vals.extend(value.to_be_bytes());
+        }
+    }
+    owned::Fattr4 {
+        attrmask: vec![mask],
+        attr_vals,
+    }
+}
+
+/// Returns the size among attributes to set. It is the first of those that can be set.
+pub(super) fn size_of(set: &Fattr4<'_>) -> Option<u64> {
+    let mask = set.attrmask.iter().next()?;
+    let first = 1_u32 << mask.trailing_zeros().min(31);
+    let (size, _) = set.attr_vals.split_first_chunk()?;
+    (mask & first == bit(FATTR4_SIZE)).then(|| u64::from_be_bytes(*size))
+}
+
 /// Attributes to set, encoded.
 pub(super) struct EncodedAttributes {
     mask: [u32; 2],
@@ -174,6 +202,26 @@ mod tests {
             ..Nfs4Attributes::default()
         };
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_size_is_found_among_attributes_to_set() {
+        let set = |size, mode| {
+            let encoded = Nfs4SetAttributes { size, mode }.encode();
+            size_of(&encoded.as_args())
+        };
+        assert_eq!(set(Some(7), Some(0o600)), Some(7));
+        assert_eq!(set(Some(0), None), Some(0));
+        assert_eq!(set(None, Some(0o600)), None);
+        assert_eq!(set(None, None), None);
+        let args = |mask: &'static [u32], attr_vals| Fattr4 {
+            attrmask: mask.into(),
+            attr_vals,
+        };
+        // Attributes that no client sets, and a value that is too short.
+        assert_eq!(size_of(&args(&[1 << 3 | 1 << 4], &[0; 16])), None);
+        assert_eq!(size_of(&args(&[1 << 4], &[0; 7])), None);
+        assert_eq!(size_of(&args(&[], &[0; 8])), None);
     }
 
     #[test]

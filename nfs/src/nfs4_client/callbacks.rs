@@ -7,19 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
+use super::attributes::Nfs4Attributes;
+use super::delegations::Delegations;
 use super::slots::SlotTable;
 use super::waiters::{Waiters, lock};
 use crate::nfs4::owned::{
     CbCompound4res, CbGetattr4res, CbSequence4res, NfsCbResop4 as Result4, NfsFh4 as Handle4,
+    NfsResop4,
 };
 use crate::nfs4::{
-    CbCompound4args, CbIllegal4res, CbLayoutrecall4res, CbNotify4res, CbNotifyDeviceid4res,
-    CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args, CbRecall4res,
-    CbRecallAny4args, CbRecallAny4res, CbRecallSlot4res, CbRecallableObjAvail4res, CbSequence4args,
-    CbSequence4resok, CbWantsCancelled4res, NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_BLK_LAYOUT,
-    RCA4_TYPE_MASK_DIR_DLG, RCA4_TYPE_MASK_FILE_LAYOUT, RCA4_TYPE_MASK_OBJ_LAYOUT_MAX,
-    RCA4_TYPE_MASK_OBJ_LAYOUT_MIN, RCA4_TYPE_MASK_OTHER_LAYOUT_MIN, RCA4_TYPE_MASK_RDATA_DLG,
-    RCA4_TYPE_MASK_WDATA_DLG, Sessionid4, Stateid4,
+    CbCompound4args, CbGetattr4args, CbIllegal4res, CbLayoutrecall4res, CbNotify4res,
+    CbNotifyDeviceid4res, CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args,
+    CbRecall4res, CbRecallAny4args, CbRecallAny4res, CbRecallSlot4res, CbRecallableObjAvail4res,
+    CbSequence4args, CbSequence4resok, CbWantsCancelled4res, NfsArgop4, NfsCbArgop4, Nfsstat4,
+    RCA4_TYPE_MASK_BLK_LAYOUT, RCA4_TYPE_MASK_DIR_DLG, RCA4_TYPE_MASK_FILE_LAYOUT,
+    RCA4_TYPE_MASK_OBJ_LAYOUT_MAX, RCA4_TYPE_MASK_OBJ_LAYOUT_MIN, RCA4_TYPE_MASK_OTHER_LAYOUT_MIN,
+    RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG, Sessionid4, Stateid4,
 };
 
 /// The maximum operations of a CB_COMPOUND.
@@ -61,9 +64,23 @@ pub enum Nfs4Recall {
 /// clients of these callbacks hold are queued, and one CB_RECALL_ANY for each choice of kinds, so
 /// that no server can make the queue grow without bound.
 ///
-/// CB_RECALL, CB_RECALL_ANY and CB_RECALL_SLOT are executed. The reply to CB_GETATTR is
-/// NFS4ERR_BADHANDLE, so that the server recalls the delegation instead. The reply to other
+/// CB_RECALL, CB_RECALL_ANY, CB_RECALL_SLOT and CB_GETATTR are executed. The reply to other
 /// operations is NFS4ERR_NOTSUPP.
+///
+/// By CB_GETATTR a server asks the holder of a write delegation for the size and the change
+/// attribute of the file (RFC 8881, section 10.4.3). The size follows the results of WRITE and
+/// SETATTR in the sessions of these callbacks. A client that keeps changes, to send them later,
+/// tells so by [`record_change`](Self::record_change) and [`record_flush`](Self::record_flush):
+///
+/// ```
+/// use rpcrdma_nfs::nfs4_client::{Nfs4Callbacks, Nfs4OpenFile};
+///
+/// /// Returns true if the file's data may stay in a cache that has made the file longer.
+/// fn keep(callbacks: &Nfs4Callbacks, file: &Nfs4OpenFile, size: u64) -> bool {
+///     let delegation = file.delegation.filter(|given| given.is_write);
+///     delegation.is_some_and(|given| callbacks.record_change(&given.stateid, size))
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Nfs4Callbacks(Arc<Shared>);
 
@@ -76,18 +93,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sessions: HashMap<Sessionid4, BackChannel>,
-    /// The delegations of the clients: the file of each, and whether it is recalled.
-    delegations: HashMap<[u8; 12], Delegated>,
+    delegations: Delegations,
     /// The number of OPENs in flight, whose delegations are not known yet.
     opening: usize,
     recalls: VecDeque<Nfs4Recall>,
     waiters: Waiters,
-}
-
-struct Delegated {
-    handle: Handle4,
-    is_write: bool,
-    is_recalled: bool,
 }
 
 struct BackChannel {
@@ -155,14 +165,44 @@ impl Nfs4Callbacks {
         Opening(self)
     }
 
-    pub(super) fn add_delegation(&self, stateid: &Stateid4, is_write: bool, handle: Handle4) {
-        let delegated = Delegated {
-            handle,
-            is_write,
-            is_recalled: false,
-        };
+    /// Records that the holder of a write delegation has changed the file without the server, and
+    /// the file's size in bytes with this change. Until [`record_flush`](Self::record_flush), the
+    /// replies to CB_GETATTR say that the file is modified, and has this size.
+    ///
+    /// Returns false, and records nothing, if no write delegation with this stateid is held: the
+    /// change must not be kept then, but sent to the server at once.
+    #[must_use = "without a write delegation, a change must not be kept"]
+    pub fn record_change(&self, delegation: &Stateid4, size: u64) -> bool {
         let mut state = lock(&self.0.state);
-        state.delegations.insert(stateid.other, delegated);
+        state.delegations.record(delegation, Some(size))
+    }
+
+    /// Records that the server has all changes that were recorded. A change that was made during
+    /// the flush has to be recorded again after this.
+    ///
+    /// Returns false if no write delegation with this stateid is held.
+    pub fn record_flush(&self, delegation: &Stateid4) -> bool {
+        let mut state = lock(&self.0.state);
+        state.delegations.record(delegation, None)
+    }
+
+    /// Adds a delegation, with the attributes of its file after the OPEN if it is a write
+    /// delegation.
+    pub(super) fn add_delegation(
+        &self,
+        stateid: &Stateid4,
+        handle: Handle4,
+        written: Option<Nfs4Attributes>,
+    ) {
+        let mut state = lock(&self.0.state);
+        state.delegations.add(stateid, handle, written);
+    }
+
+    /// Takes note of the executed operations of a COMPOUND.
+    pub(super) fn executed(&self, operations: &[NfsArgop4<'_>], results: &[NfsResop4]) {
+        lock(&self.0.state)
+            .delegations
+            .executed(operations, results);
     }
 
     /// Executes a CB_COMPOUND of `count` operations. Fewer of them are sufficient if one of them is
@@ -174,7 +214,7 @@ impl Nfs4Callbacks {
     /// Removes a returned delegation and its recall.
     pub(super) fn remove_delegation(&self, returned: &Stateid4) {
         let mut state = lock(&self.0.state);
-        state.delegations.remove(&returned.other);
+        state.delegations.remove(returned);
         state.recalls.retain(|recall| match recall {
             Nfs4Recall::Delegation { stateid, .. } => stateid.other != returned.other,
             Nfs4Recall::Any { .. } => true,
@@ -317,7 +357,10 @@ impl State {
                 }
                 Nfsstat4::Ok
             }
-            NfsCbArgop4::Getattr(_) => Nfsstat4::Badhandle,
+            NfsCbArgop4::Getattr(args) => match self.attributes(args) {
+                Ok(result) => return (Nfsstat4::Ok, Result4::Getattr(result)),
+                Err(status) => status,
+            },
             NfsCbArgop4::Layoutrecall(_) => Nfsstat4::NomatchingLayout,
             NfsCbArgop4::Sequence(_) => Nfsstat4::SequencePos,
             NfsCbArgop4::Illegal => Nfsstat4::OpIllegal,
@@ -326,13 +369,27 @@ impl State {
         (status, refuse(operation, status))
     }
 
+    /// Returns the status of a callback about a delegation that is not known: the reply to the OPEN
+    /// that grants it may not have arrived.
+    fn unless_opening(&self, status: Nfsstat4) -> Nfsstat4 {
+        match self.opening {
+            0 => status,
+            _ => Nfsstat4::Delay,
+        }
+    }
+
+    /// Executes CB_GETATTR.
+    fn attributes(&self, args: &CbGetattr4args<'_>) -> Result<CbGetattr4res, Nfsstat4> {
+        match self.delegations.attributes(args) {
+            Some(ok) => Ok(CbGetattr4res::Ok(Box::new(ok))),
+            None => Err(self.unless_opening(Nfsstat4::Badhandle)),
+        }
+    }
+
     /// Executes CB_RECALL. It can arrive before the reply to the OPEN whose delegation it recalls.
     fn recall(&mut self, args: &CbRecall4args<'_>) -> Nfsstat4 {
-        let Some(held) = self.delegations.get_mut(&args.stateid.other) else {
-            return match self.opening {
-                0 => Nfsstat4::BadStateid,
-                _ => Nfsstat4::Delay,
-            };
+        let Some(held) = self.delegations.get_mut(&args.stateid) else {
+            return self.unless_opening(Nfsstat4::BadStateid);
         };
         if held.handle.as_borrowed() != args.fh {
             return Nfsstat4::BadStateid;
@@ -355,8 +412,7 @@ impl State {
         let Some((reads, writes)) = kinds(args) else {
             return Nfsstat4::Inval;
         };
-        let wanted = |held: &&Delegated| if held.is_write { writes } else { reads };
-        let held = self.delegations.values().filter(wanted).count();
+        let held = self.delegations.count(reads, writes);
         // An OPEN in flight may bring one more.
         let most = if reads || writes {
             held + self.opening

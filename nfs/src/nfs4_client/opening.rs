@@ -130,15 +130,18 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let open = take!(results, Open, owned::NfsResop4::Open(owned::Open4res::Ok(ok)) => *ok)?;
         let handle = super::files::handle(&mut results)?;
         let delegation = delegation(open.delegation);
-        if let Some(delegation) = &delegation {
-            callbacks.add_delegation(&delegation.stateid, delegation.is_write, handle.clone());
+        let attributes = super::files::attributes(&mut results);
+        if let Some(given) = &delegation {
+            let found = attributes.as_ref().copied().unwrap_or_default();
+            let written = given.is_write.then_some(found);
+            callbacks.add_delegation(&given.stateid, handle.clone(), written);
         }
         drop(opening);
         Ok(Nfs4OpenFile {
             handle,
             stateid: open.stateid,
             delegation,
-            attributes: super::files::attributes(&mut results)?,
+            attributes: attributes?,
         })
     }
 

@@ -177,6 +177,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             }
         };
         self.conclude(lease, &reply)?;
+        self.callbacks
+            .executed(request.operations(), &reply.resarray);
         request.check(reply)
     }
 

@@ -4,6 +4,9 @@
 
 #[path = "../backends/mod.rs"]
 mod backends;
+#[path = "../chunk_counts/mod.rs"]
+mod chunk_counts;
+mod chunks;
 mod faulty_servers;
 mod files;
 mod names;

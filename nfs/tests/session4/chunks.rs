@@ -1,16 +1,15 @@
-//! COMPOUNDs with more than one chunk. The server's transport counts its RDMA Reads and Writes: a
-//! chunk here is one of either, and data in the message are none.
+//! The chunks of COMPOUNDs (RFC 8267, section 5): data in memory of the transport have a Read chunk
+//! each, and the data of each READ a Write chunk. The replies to READLINK have a Reply chunk.
 
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::pin::Pin;
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use oncrpc::xdr::Item;
 use rpcrdma_nfs::nfs4::StableHow4;
-use rpcrdma_nfs::nfs4::owned::{NfsResop4, Read4res};
+use rpcrdma_nfs::nfs4::owned::{NfsFh4, NfsResop4, Read4res};
 use rpcrdma_nfs::nfs4_client::{Nfs4Compound, Nfs4Results};
 
-use crate::{ALL, NOBODY, RDMA, World, run};
+use crate::chunk_counts::{reads_and_writes, record};
+use crate::{ALL, Carrier, NOBODY, RDMA, World, run};
 
 impl World {
     /// Data in memory of the transport.
@@ -20,48 +19,6 @@ impl World {
         buf.copy_from_slice(data);
         buf.into_item(data.len())
     }
-
-    /// Returns the RDMA Reads and Writes of the server since its start. It publishes them once a
-    /// second.
-    async fn reads_and_writes(&self) -> [u64; 2] {
-        // What was published before is taken away.
-        self.published();
-        loop {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            if let Some(counts) = self.published() {
-                return counts;
-            }
-        }
-    }
-
-    fn published(&self) -> Option<[u64; 2]> {
-        let label = format!("{}-0", self.name);
-        let (mut counts, mut sends) = ([0; 2], 0);
-        for (key, _, _, value) in recorded().snapshot().into_vec() {
-            let key = key.key();
-            let is_ours = key.labels().any(|found| found.value() == label);
-            if let (true, DebugValue::Counter(count)) = (is_ours, value) {
-                match key.name() {
-                    "rdma_reads_total" => counts[0] = count,
-                    "rdma_writes_total" => counts[1] = count,
-                    "rdma_sends_total" => sends = count,
-                    _ => {}
-                }
-            }
-        }
-        (sends > 0).then_some(counts)
-    }
-}
-
-/// There is one recorder in a process, and one test takes what it recorded.
-fn recorded() -> &'static Snapshotter {
-    static RECORDED: OnceLock<Snapshotter> = OnceLock::new();
-    RECORDED.get_or_init(|| {
-        let recorder = DebuggingRecorder::new();
-        let snapshotter = recorder.snapshotter();
-        recorder.install().unwrap();
-        snapshotter
-    })
 }
 
 const FIRST: [u8; 16_384] = [5; 16_384];
@@ -111,21 +68,142 @@ fn a_compound_may_have_several_writes_and_reads() {
     });
 }
 
-/// Data in memory of the transport have a Read chunk each, and the data of each READ a Write chunk
-/// (RFC 8267, section 5).
+/// A COMPOUND, or several, and the RDMA Reads and Writes of the server for them.
+struct Row {
+    name: &'static str,
+    moved: [u64; 2],
+    /// The same with rtrext-02, where a long message goes in several Sends.
+    with_rtr: [u64; 2],
+    calls: Box<dyn for<'a> Fn(&'a World) -> Calls<'a>>,
+}
+
+type Calls<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+fn row<F>(name: &'static str, moved: [u64; 2], calls: F) -> Row
+where
+    F: for<'a> Fn(&'a World) -> Calls<'a> + 'static,
+{
+    Row {
+        name,
+        moved,
+        with_rtr: moved,
+        calls: Box::new(calls),
+    }
+}
+
+impl Row {
+    fn with_rtr(self, with_rtr: [u64; 2]) -> Self {
+        Self { with_rtr, ..self }
+    }
+}
+
+async fn find(world: &World, name: &[u8]) -> NfsFh4 {
+    let nfs = &world.nfs;
+    nfs.lookup(nfs.root(), name).await.unwrap().0
+}
+
+/// A row of the READ of a file that has this many bytes.
+fn read(name: &'static str, moved: [u64; 2], len: usize) -> Row {
+    row(name, moved, move |world| {
+        Box::pin(async move {
+            world.server.add_file("file", &vec![5; len]);
+            let file = find(world, b"file").await;
+            let part = world.nfs.read(&file, NOBODY, 0, 16_384).await.unwrap();
+            assert_eq!(part.data.len(), len);
+        })
+    })
+}
+
+/// A row of the WRITE of data, which are in memory of the transport or elsewhere.
+fn write(name: &'static str, moved: [u64; 2], data: &'static [u8], is_registered: bool) -> Row {
+    row(name, moved, move |world| {
+        Box::pin(async move {
+            let file = find(world, b"empty").await;
+            let item = match is_registered {
+                true => world.registered(data),
+                false => data.into(),
+            };
+            let stable = StableHow4::FileSync4;
+            let written = world.nfs.write(&file, NOBODY, 0, item, stable).await;
+            assert_eq!(written.unwrap().count as usize, data.len());
+        })
+    })
+}
+
+/// A row of READLINK. The server returns the content of a file as a path.
+fn read_link(name: &'static str, moved: [u64; 2], len: usize) -> Row {
+    row(name, moved, move |world| {
+        Box::pin(async move {
+            world.server.add_file("link", &vec![b'p'; len]);
+            let link = find(world, b"link").await;
+            assert_eq!(world.nfs.read_link(&link).await.unwrap().len(), len);
+        })
+    })
+}
+
+fn rows() -> Vec<Row> {
+    vec![
+        read("READ of 100 bytes", [0, 0], 100),
+        read("READ of 16,384 bytes", [0, 1], 16_384),
+        read("READ of an empty file", [0, 0], 0),
+        write("WRITE of 100 bytes", [0, 0], &FIRST[..100], true),
+        write("WRITE of registered data", [1, 0], &FIRST, true).with_rtr([0, 0]),
+        write("WRITE of other data", [1, 0], &FIRST, false).with_rtr([0, 0]),
+        read_link("READLINK of 100 bytes", [0, 0], 100),
+        read_link("READLINK by a Reply chunk", [0, 1], 4096).with_rtr([0, 0]),
+        row("two WRITEs, and two READs", [2, 2], |world| {
+            Box::pin(async {
+                let data = [world.registered(&FIRST), world.registered(&SECOND)];
+                write_and_read(world, data).await;
+            })
+        }),
+        row("WRITE and READ in one COMPOUND", [1, 1], |world| {
+            Box::pin(async {
+                let file = find(world, b"empty").await;
+                let mut request = Nfs4Compound::new();
+                let data = world.registered(&FIRST);
+                request
+                    .put_handle(file.as_borrowed())
+                    .write(NOBODY, 0, StableHow4::FileSync4, data)
+                    .read(NOBODY, 0, 20_000);
+                let results = world.nfs.session().compound(request).await.unwrap();
+                assert_eq!(lengths(results), [FIRST.len()]);
+            })
+        })
+        .with_rtr([0, 1]),
+    ]
+}
+
 #[test]
-fn each_write_and_read_has_its_chunk() {
-    recorded();
+fn data_and_long_replies_have_their_chunks() {
+    record();
     run(async {
+        let rows = rows();
+        let (mut worlds, mut names, mut expected) = (Vec::new(), Vec::new(), Vec::new());
         for carrier in RDMA {
-            let world = carrier.world(4).await;
-            world.server.add_file("file", &[]);
-            let data = [world.registered(&FIRST), world.registered(&SECOND)];
-            let before = world.reads_and_writes().await;
-            write_and_read(&world, data).await;
-            let after = world.reads_and_writes().await;
-            let moved = [after[0] - before[0], after[1] - before[1]];
-            assert_eq!(moved, [2, 2], "{carrier:?}");
+            for row in &rows {
+                let world = carrier.world(4).await;
+                world.server.add_file("empty", &[]);
+                world.server.add_file("file", &[]);
+                names.push(world.name.clone());
+                worlds.push(world);
+                let moved = match carrier {
+                    Carrier::WithRtr => row.with_rtr,
+                    _ => row.moved,
+                };
+                expected.push((row.name, carrier, moved));
+            }
         }
+        let calls = async {
+            for (world, row) in worlds.iter().zip(rows.iter().cycle()) {
+                (row.calls)(world).await;
+            }
+        };
+        let moved = reads_and_writes(&names, calls).await;
+        let found = expected.iter().zip(moved);
+        let found: Vec<_> = found
+            .map(|(&(name, carrier, _), moved)| (name, carrier, moved))
+            .collect();
+        assert_eq!(found, expected);
     });
 }

@@ -2,6 +2,9 @@
 //! over TCP, and over RDMA on the software fabric.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attributes;
+#[path = "../chunk_counts/mod.rs"]
+mod chunk_counts;
 mod chunks;
 mod compounds;
 mod recalls;

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use oncrpc::xdr::Opaque;
-use rpcrdma_nfs::nfs4::owned::{CbGetattr4res, NfsCbResop4};
+use rpcrdma_nfs::nfs4::owned::NfsCbResop4;
 use rpcrdma_nfs::nfs4::{
-    CbGetattr4args, CbRecallAny4args, CbRecallAny4res, CbRecallSlot4args, NfsCbArgop4, Nfsstat4,
+    CbRecallAny4args, CbRecallAny4res, CbRecallSlot4args, NfsCbArgop4, Nfsstat4,
     OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
 };
 use rpcrdma_nfs::nfs4_client::{Nfs4Open, Nfs4OpenFile, Nfs4Recall};
@@ -13,7 +12,7 @@ use rpcrdma_nfs::nfs4_client::{Nfs4Open, Nfs4OpenFile, Nfs4Recall};
 use crate::{ALL, Carrier, World, run};
 
 impl World {
-    async fn write_delegated(&self, name: &str) -> Nfs4OpenFile {
+    pub(crate) async fn write_delegated(&self, name: &str) -> Nfs4OpenFile {
         self.server.add_file(name, b"content");
         let how = Nfs4Open {
             access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
@@ -67,26 +66,6 @@ fn a_write_delegation_is_recalled() {
             let other = open().await.unwrap();
             assert!(other.delegation.is_none());
         }
-    });
-}
-
-/// RFC 8881, section 20.1.3: the client keeps no attributes of its own, so that a server has to
-/// recall the delegation.
-#[test]
-fn the_attributes_of_a_delegated_file_are_not_served() {
-    run(async {
-        let world = Carrier::VersionTwo.world(4).await;
-        let file = world.write_delegated("file").await;
-        let attributes = NfsCbArgop4::Getattr(CbGetattr4args {
-            fh: Opaque::new(b"file").unwrap(),
-            attr_request: (&[0b11000]).into(),
-        });
-        let reply = world.server.send(attributes).await;
-        assert_eq!(reply.status, Nfsstat4::Badhandle);
-        let refused = NfsCbResop4::Getattr(CbGetattr4res::Default(Nfsstat4::Badhandle));
-        assert_eq!(reply.resarray[1..], [refused]);
-        // The slot of the back channel goes on, and the delegation is not lost.
-        world.recall("file", &file).await;
     });
 }
 

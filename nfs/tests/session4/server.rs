@@ -13,13 +13,14 @@ use rpcrdma_nfs::nfs4::owned::{
     self, ChannelAttrs4, Compound4res, CreateSession4res, CreateSession4resok, ExchangeId4res,
     ExchangeId4resok, Fattr4, Getattr4res, Getattr4resok, Getfh4res, Getfh4resok, NfsFh4,
     NfsResop4 as Res, Nfsace4, Open4res, Open4resok, OpenDelegation4, OpenReadDelegation4,
-    OpenWriteDelegation4, Read4res, Read4resok, Sequence4res, ServerOwner4, StateProtect4R,
+    OpenWriteDelegation4, Read4res, Read4resok, Readlink4res, Readlink4resok, Sequence4res,
+    ServerOwner4, Setattr4res, StateProtect4R,
 };
 use rpcrdma_nfs::nfs4::{
     self, BindConnToSession4res, BindConnToSession4resok, CbCompound4args, CbRecall4args,
     CbSequence4args, ChangeInfo4, ChannelDirFromServer4, Close4res, Compound4args, Createhow4,
-    Delegreturn4res, DestroyClientid4res, DestroySession4res, FATTR4_SIZE, FATTR4_TYPE, Lookup4res,
-    NfsArgop4 as Op, NfsCbArgop4, NfsSpaceLimit4, Nfsstat4 as Status,
+    Delegreturn4res, DestroyClientid4res, DestroySession4res, FATTR4_CHANGE, FATTR4_SIZE,
+    FATTR4_TYPE, Lookup4res, NfsArgop4 as Op, NfsCbArgop4, NfsSpaceLimit4, Nfsstat4 as Status,
     OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
     OPEN4_SHARE_ACCESS_WRITE, OpenClaim4, Openflag4, Putfh4res, Putrootfh4res, ReclaimComplete4res,
     ReferringCallList4, Remove4res, Remove4resok, SEQ4_STATUS_CB_PATH_DOWN, Sequence4args,
@@ -50,6 +51,8 @@ struct State {
     clients: HashMap<u64, Vec<u8>>,
     sessions: HashMap<Sessionid4, Session>,
     files: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The number of changes of each file.
+    changes: HashMap<Vec<u8>, u64>,
     /// Files with a delegation, and their delegations.
     delegations: HashMap<Vec<u8>, (Stateid4, Sessionid4)>,
     next: u64,
@@ -122,6 +125,11 @@ impl Server {
 
     pub fn file(&self, name: &str) -> Option<Vec<u8>> {
         self.state().files.get(name.as_bytes()).cloned()
+    }
+
+    /// Returns the change attribute of a file.
+    pub fn change(&self, name: &str) -> u64 {
+        self.state().change(name.as_bytes())
     }
 
     pub fn is_delegated(&self, name: &str) -> bool {
@@ -346,6 +354,10 @@ impl State {
         })
     }
 
+    fn change(&self, name: &[u8]) -> u64 {
+        100 + self.changes.get(name).copied().unwrap_or(0)
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -489,9 +501,10 @@ impl State {
             Op::Getattr(_) => {
                 let size = self.files.get(current).map_or(0, Vec::len) as u64;
                 let mut attr_vals = 1_u32.to_be_bytes().to_vec();
+                attr_vals.extend(self.change(current).to_be_bytes());
                 attr_vals.extend(size.to_be_bytes());
                 let obj_attributes = Fattr4 {
-                    attrmask: vec![1 << FATTR4_TYPE | 1 << FATTR4_SIZE],
+                    attrmask: vec![1 << FATTR4_TYPE | 1 << FATTR4_CHANGE | 1 << FATTR4_SIZE],
                     attr_vals,
                 };
                 let ok = Box::new(Getattr4resok { obj_attributes });
@@ -511,7 +524,19 @@ impl State {
                 };
                 (done.0, Res::Read(Read4res::Ok(Box::new(ok))))
             }
+            Op::Setattr(args) => {
+                *self.changes.entry(current.clone()).or_default() += 1;
+                let (size, _) = args.obj_attributes.attr_vals.split_first_chunk().unwrap();
+                let size = usize::try_from(u64::from_be_bytes(*size)).unwrap();
+                self.files.get_mut(current).unwrap().resize(size, 0);
+                let result = Setattr4res {
+                    status: done.0,
+                    attrsset: vec![1 << FATTR4_SIZE],
+                };
+                (done.0, Res::Setattr(Box::new(result)))
+            }
             Op::Write(args) => {
+                *self.changes.entry(current.clone()).or_default() += 1;
                 let file = self.files.entry(current.clone()).or_default();
                 let start = usize::try_from(args.offset).unwrap();
                 let end = start + args.data.len();
@@ -525,6 +550,13 @@ impl State {
                     writeverf: [7; 8],
                 };
                 (done.0, Res::Write(Write4res::Ok(ok)))
+            }
+            // The content of a file is the path of a symbolic link, too.
+            Op::Readlink => {
+                let path = self.files.get(current).cloned().unwrap_or_default();
+                let ok = Readlink4resok { link: path.into() };
+                let result = Readlink4res::Ok(Box::new(ok));
+                (done.0, Res::Readlink(result))
             }
             Op::Remove(args) => {
                 self.note(sequence);
@@ -581,7 +613,12 @@ impl State {
         if status != Status::Ok {
             return (status, Res::Open(Open4res::Default(status)));
         }
-        self.files.entry(name.to_vec()).or_default();
+        let file = self.files.entry(name.to_vec()).or_default();
+        if let Openflag4::Create(Createhow4::Unchecked4(attributes)) = &args.openhow
+            && attributes.attr_vals == [0; 8]
+        {
+            file.clear();
+        }
         *current = name.to_vec();
         let stateid = self.stateid();
         let delegation = self.delegate(sequence.sa_sessionid, name, args.share_access);
@@ -596,12 +633,12 @@ impl State {
     }
 
     /// Grants a delegation for an OPEN: a read delegation if it does not write, and a write
-    /// delegation if it asks for one.
+    /// delegation if it asks for one. A file has one delegation.
     fn delegate(&mut self, session: Sessionid4, name: &[u8], access: u32) -> OpenDelegation4 {
         let wants_write =
             access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK == OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
         let writes = access & OPEN4_SHARE_ACCESS_WRITE != 0;
-        if writes && !wants_write {
+        if writes && !wants_write || self.delegations.contains_key(name) {
             return OpenDelegation4::None;
         }
         let stateid = self.stateid();

@@ -300,6 +300,53 @@ fn sleeping_thread_is_woken() {
     }
 }
 
+/// The time is exact: nothing arrives before the user has moved the clock to it.
+#[test]
+fn a_manual_clock_moves_to_the_next_due_work() {
+    let fabric = Fabric::with_manual_delay(DELAY);
+    let ConnectedEnds { mut near, mut far } = connected(&bed(&fabric));
+    far.receives(8, 1024);
+    for round in 0..3 {
+        let sent = near.send(b"message");
+        far.turn();
+        assert!(far.events.is_empty());
+        assert_eq!(fabric.advance(), Some(DELAY * (2 * round + 1)));
+        assert_eq!(*far.message().expect("it arrives").0, *b"message");
+        near.turn();
+        assert!(near.events.is_empty());
+        assert_eq!(fabric.advance(), Some(DELAY * (2 * round + 2)));
+        assert_eq!(near.wait_for(sent), Status::Success);
+        assert_eq!(fabric.advance(), None);
+    }
+    for other in [Fabric::new(), Fabric::with_delay(DELAY)] {
+        let ConnectedEnds { mut near, mut far } = connected(&bed(&other));
+        far.receives(1, 1024);
+        near.send(b"message");
+        assert_eq!(other.advance(), None);
+    }
+}
+
+#[test]
+fn a_manual_clock_wakes_a_sleeping_thread() {
+    let fabric = Fabric::with_manual_delay(DELAY);
+    let ConnectedEnds { mut near, mut far } = connected(&bed(&fabric));
+    for _ in 0..20 {
+        far.receives(1, 1024);
+        let sent = near.send(b"wake up");
+        for end in [&mut far, &mut near] {
+            end.host.completions.arm().expect("it is armed");
+            end.turn();
+            assert!(end.events.is_empty());
+            fabric.advance().expect("a message or its completion");
+            assert!(wakes(end, LONG), "nobody polls");
+            let acknowledged = end.host.completions.acknowledge();
+            acknowledged.expect("it is acknowledged");
+        }
+        far.message().expect("it arrives");
+        assert_eq!(near.wait_for(sent), Status::Success);
+    }
+}
+
 /// Drops both ends with requests in flight, and the fabric with the last of them. The fabric must
 /// then be gone.
 fn under_way_is_dropped(fabric: Arc<Fabric>, far_first: bool) {

@@ -167,6 +167,32 @@ impl Fabric {
         Self::with_latency((!one_way.is_zero()).then(|| Latency::new(one_way)))
     }
 
+    /// Creates a fabric with a one-way delay and a clock of its own, which only
+    /// [`advance`](Self::advance) moves. So the time of a call is exact on a busy machine, too.
+    /// Otherwise it is a fabric [with a delay](Self::with_delay).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use rpcrdma_verbs::provider::software::Fabric;
+    ///
+    /// let fabric = Fabric::with_manual_delay(Duration::from_secs(1));
+    /// assert_eq!(fabric.advance(), None, "nothing is in flight");
+    /// ```
+    #[must_use]
+    pub fn with_manual_delay(one_way: Duration) -> Arc<Self> {
+        Self::with_latency((!one_way.is_zero()).then(|| Latency::manual(one_way)))
+    }
+
+    /// Moves the time of a fabric with a [manual delay](Self::with_manual_delay) to the next
+    /// arrival or completion of a request, and returns the time since the fabric was created. Call
+    /// it when polling both ends has no effect.
+    ///
+    /// Returns `None` if nothing is in flight, or if the fabric has no manual delay.
+    pub fn advance(&self) -> Option<Duration> {
+        self.latency.as_ref()?.advance()
+    }
+
     fn with_latency(latency: Option<Arc<Latency>>) -> Arc<Self> {
         let chaos = FaultState {
             faults: Faults::default(),

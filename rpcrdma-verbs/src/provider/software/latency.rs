@@ -27,11 +27,20 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Latency {
     one_way: u64,
-    began: Instant,
+    clock: Clock,
     /// The time of the next due work, so that a poll with nothing due takes no lock.
     next: AtomicU64,
     agenda: Mutex<Schedule>,
     changed: Condvar,
+}
+
+/// The clock of a fabric, in nanoseconds since it was created.
+#[derive(Debug)]
+enum Clock {
+    /// The system's clock, with the time of the creation.
+    System(Instant),
+    /// A clock that only [`Latency::advance`] moves.
+    Manual(AtomicU64),
 }
 
 #[derive(Debug, Default)]
@@ -48,9 +57,17 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 impl Latency {
     pub(super) fn new(one_way: Duration) -> Arc<Self> {
+        Self::with_clock(one_way, Clock::System(Instant::now()))
+    }
+
+    pub(super) fn manual(one_way: Duration) -> Arc<Self> {
+        Self::with_clock(one_way, Clock::Manual(AtomicU64::new(0)))
+    }
+
+    fn with_clock(one_way: Duration, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             one_way: nanoseconds(one_way),
-            began: Instant::now(),
+            clock,
             next: AtomicU64::new(NEVER),
             agenda: Mutex::default(),
             changed: Condvar::new(),
@@ -58,7 +75,26 @@ impl Latency {
     }
 
     pub(super) fn now(&self) -> Time {
-        Time::MIN.saturating_add(nanoseconds(self.began.elapsed()))
+        Time::MIN.saturating_add(match &self.clock {
+            Clock::System(began) => nanoseconds(began.elapsed()),
+            Clock::Manual(now) => now.load(Ordering::Acquire),
+        })
+    }
+
+    /// Moves a manual clock to the time of the next due work. Returns the time since the fabric was
+    /// created, or `None` if no work is due, or if the clock is the system's.
+    pub(super) fn advance(&self) -> Option<Duration> {
+        let Clock::Manual(now) = &self.clock else {
+            return None;
+        };
+        let _agenda = self.lock();
+        let next = match self.next.load(Ordering::Acquire) {
+            NEVER => return None,
+            next => next - Time::MIN.get(),
+        };
+        let earlier = now.fetch_max(next, Ordering::AcqRel);
+        self.changed.notify_one();
+        Some(Duration::from_nanos(next.max(earlier)))
     }
 
     /// Returns the arrival time of a request that is sent at `time`.
@@ -148,13 +184,13 @@ impl Latency {
             }
             // The time changes only under the lock, so no change is missed.
             let next = self.next.load(Ordering::Acquire);
-            if next == NEVER {
+            let rest = next.saturating_sub(self.now().get());
+            let is_manual = matches!(self.clock, Clock::Manual(_));
+            if next == NEVER || is_manual && rest > 0 {
                 drop(self.changed.wait(agenda));
             } else {
-                drop(self.changed.wait_timeout(
-                    agenda,
-                    Duration::from_nanos(next.saturating_sub(self.now().get())),
-                ));
+                let rest = Duration::from_nanos(rest);
+                drop(self.changed.wait_timeout(agenda, rest));
             }
         }
     }
