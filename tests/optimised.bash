@@ -6,4 +6,4 @@ optimised=(
     --features "rpcrdma-cli/ibverbs,rpcrdma-nfs/ibverbs,rpcrdma-nfs/nfs4,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs"
 )
 # What the crate of rdma-core needs when it is built.
-for_ibverbs=(cmake make g++ libclang-dev pkg-config libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev)
+for_ibverbs=(cmake make g++ python3 libclang-dev pkg-config libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev)
