@@ -111,6 +111,11 @@ suite() {
         [[ $name != ganesha* || $1 != siw* ]] || continue
         chosen+=("$name")
     done
+    if [ ${#chosen[@]} = 0 ]; then
+        echo "tests/vm: $1 has none of these jobs: ${RPCRDMA_VM_ONLY-}"
+        failed=$((failed + 1))
+        return
+    fi
     if [[ " ${chosen[*]}" =~ \ (mount_workloads|nfs_compare)\  ]]; then
         more_archives+=("$("$here/image" workloads)/archive.cpio")
     fi
