@@ -23,6 +23,7 @@ jobs=(
     "nfs 60"
     "nfs_client 120"
     "nfs4_client 120"
+    "ganesha 300"
     "mount 480"
     "mount_dir 480"
     "mount_rpcbind 120"
@@ -38,7 +39,7 @@ jobs=(
 )
 
 # The test programs that the jobs run, in addition to the command `rpcrdma`.
-test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 proxy rping_peer)
+test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 ganesha proxy rping_peer)
 
 # Those that run on the host, on what came of machines.
 host_programs=(wireshark)
@@ -100,15 +101,26 @@ suite() {
     prepare "$1"
     for name in "${jobs[@]}"; do
         [[ $name != mount* || $name == mount_cuts* || " $mount_setups " == *" $1 "* ]] || continue
-        # This job measures: it runs with `.ci/long machines`, or if it is named.
-        [[ $name != nfs_compare* || " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_COMPARE-}" == *nfs_compare* ]] || continue
+        # These jobs run with `.ci/long machines`, or if they are named.
+        [[ $name != nfs_compare* && $name != ganesha* ||
+            " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_MORE-} " == *" ${name% *} "* ]] || continue
         [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
-        # This job needs Linux's iWARP as the peer.
+        # These jobs need Linux's iWARP as the peer.
         [[ $name != iwarp* || $1 == siw* ]] || continue
+        # Ganesha asks for more scatter/gather entries than siw has.
+        [[ $name != ganesha* || $1 != siw* ]] || continue
         chosen+=("$name")
     done
+    if [ ${#chosen[@]} = 0 ]; then
+        echo "tests/vm: $1 has none of these jobs: ${RPCRDMA_VM_ONLY-}"
+        failed=$((failed + 1))
+        return
+    fi
     if [[ " ${chosen[*]}" =~ \ (mount_workloads|nfs_compare)\  ]]; then
         more_archives+=("$("$here/image" workloads)/archive.cpio")
+    fi
+    if [[ " ${chosen[*]}" == *" ganesha "* ]]; then
+        more_archives+=("$("$here/image" ganesha)/archive.cpio")
     fi
     echo "==== $setup: Linux $(cat "$kernel/version")"
     run_jobs "$folder" "${chosen[@]}"
