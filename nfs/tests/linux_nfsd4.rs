@@ -17,7 +17,9 @@ use oncrpc::{AuthSys, CallOptions, Channel, tcp};
 use rpcrdma_nfs::client::{Client, mount};
 use rpcrdma_nfs::nfs3::{Nfsstat3, Sattr3, SetMode3};
 use rpcrdma_nfs::nfs4::owned::{NfsFh4, NfsResop4, Read4res};
-use rpcrdma_nfs::nfs4::{NfsOpnum4, Nfsstat4, SEQ4_STATUS_CB_PATH_DOWN, StableHow4, Stateid4};
+use rpcrdma_nfs::nfs4::{
+    NfsOpnum4, Nfsstat4, OPEN4_SHARE_ACCESS_BOTH, SEQ4_STATUS_CB_PATH_DOWN, StableHow4, Stateid4,
+};
 use rpcrdma_nfs::nfs4_client::{
     Nfs4Callbacks, Nfs4Client, Nfs4Compound, Nfs4Config, Nfs4Open, Nfs4OpenFile, Nfs4Recall,
     Nfs4Results, Nfs4Session,
@@ -49,18 +51,15 @@ fn options() -> CallOptions {
     options.timeout(LIMIT)
 }
 
-/// Returns how many Read chunks the kernel's server takes in one call: one before Linux 6.12.
-fn read_chunks_of_nfsd() -> u32 {
+/// Returns true before Linux 6.12, whose server takes several Read chunks and grants write
+/// delegations.
+fn is_before_6_12() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut parts = release.split('.').map(|part| part.parse::<u32>());
     let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
         panic!("{release} is no release of Linux")
     };
-    if (major, minor) < (6, 12) {
-        1
-    } else {
-        u32::MAX
-    }
+    (major, minor) < (6, 12)
 }
 
 /// Connects over RDMA, with a way back.
@@ -69,7 +68,7 @@ fn connect(callbacks: &Nfs4Callbacks) -> Channel {
     let server = variable("RPCRDMA_NFSD").unwrap();
     let protocol = Config {
         backward_v1: true,
-        max_read_chunks: read_chunks_of_nfsd(),
+        max_read_chunks: if is_before_6_12() { 1 } else { u32::MAX },
         ..Config::client()
     };
     let config = ClientConfig::new().protocol(protocol);
@@ -137,15 +136,20 @@ impl Exported {
         self.disk.join(name)
     }
 
-    /// Opens new files for reading until the server grants a delegation: after its start it grants
-    /// none while lockd waits for its clients.
+    /// Opens new files for reading until the server grants a delegation.
     async fn delegated(&self, name: &str) -> (String, Nfs4OpenFile) {
+        self.opened_with_delegation(name, Nfs4Open::READ).await
+    }
+
+    /// Opens new files until the server grants a delegation: after its start it grants none while
+    /// lockd waits for its clients.
+    async fn opened_with_delegation(&self, name: &str, how: Nfs4Open) -> (String, Nfs4OpenFile) {
         let start = Instant::now();
         for number in 0.. {
             let name = format!("{name}-{number}");
             fs::write(self.path(&name), "content").unwrap();
             let root = self.nfs.root();
-            let file = self.nfs.open(root, name.as_bytes(), Nfs4Open::READ).await;
+            let file = self.nfs.open(root, name.as_bytes(), how).await;
             let file = file.unwrap();
             if file.delegation.is_some() {
                 return (name, file);
@@ -417,6 +421,49 @@ fn the_open_of_another_client_recalls_a_delegation() {
         };
         other.close(&opened).await.unwrap();
         exported.nfs.close(&file).await.unwrap();
+        other.into_session().destroy().await.unwrap();
+    });
+}
+
+/// The server asks the holder of a write delegation for the size of the file, and tells another
+/// client the size of data that the holder keeps (RFC 8881, section 10.4.3). Linux waits for the
+/// reply for some milliseconds, and then recalls the delegation.
+#[test]
+fn the_getattr_of_another_client_asks_the_holder() {
+    const SIZE: u64 = 12_345;
+    if is_before_6_12() {
+        println!("this server grants no write delegations");
+        return;
+    }
+    with_nfsd("holder", async |exported| {
+        let (_callbacks, other) = client("asks", 4).await;
+        let how = Nfs4Open {
+            access: OPEN4_SHARE_ACCESS_BOTH,
+            ..Nfs4Open::READ
+        };
+        let start = Instant::now();
+        loop {
+            let (name, file) = exported.opened_with_delegation("held", how).await;
+            let delegation = file.delegation.unwrap();
+            assert!(delegation.is_write);
+            let callbacks = &exported.callbacks;
+            assert!(callbacks.record_change(&delegation.stateid, SIZE));
+            let asked = other.lookup(other.root(), name.as_bytes()).await;
+            let on_disk = fs::metadata(exported.path(&name)).unwrap().len();
+            let returned = exported
+                .nfs
+                .return_delegation(&file.handle, delegation.stateid);
+            returned.await.unwrap();
+            exported.nfs.close(&file).await.unwrap();
+            match asked {
+                Ok((_, attributes)) => {
+                    assert_eq!((attributes.size, on_disk), (Some(SIZE), 7));
+                    break;
+                }
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+            assert!(start.elapsed() < LIMIT, "the server does not wait");
+        }
         other.into_session().destroy().await.unwrap();
     });
 }
