@@ -33,6 +33,8 @@ pub struct Specification {
     /// The names that the lines of the preprocessor define, with the positions. XDR has no use for
     /// some of them: their values are not numbers.
     pub defines: Vec<Ident>,
+    /// The lines of `%` that are no directives: rpcgen passes them to its output.
+    pub passed: Vec<Span>,
     /// The lines that are not active, because of conditions of the preprocessor.
     pub inactive: Vec<Inactive>,
 }

@@ -424,3 +424,94 @@ fn a_condition_hides_a_definition() {
         assert_eq!(Some(compilation.sources().slice(place)), first, "{report}");
     }
 }
+
+/// The error of an undefined name points to the line that defines it for C.
+#[test]
+fn a_line_for_c_is_no_definition() {
+    for (line, text) in [
+        ("%typedef struct foo foo_t;", "%typedef struct foo foo_t;"),
+        ("%struct foo_t { int a; };", "%struct foo_t { int a; };"),
+        ("%} foo_t;", "%typedef struct {\n%\tint a;\n%} foo_t;"),
+        (
+            "%struct foo_t {",
+            "%/* The type. */\n%struct foo_t {\n%  int a;\n%};",
+        ),
+        (
+            "%typedef int foo_t[4];",
+            "%#include \"a.h\"\n%typedef int foo_t[4];",
+        ),
+    ] {
+        let xdr = format!("{text}\nstruct foo_s {{ int b; }};\nstruct s {{ foo_t a; }};\n");
+        let compilation = check(&xdr);
+        let report = compilation.report(Style::Plain);
+        let found = compilation.diagnostics().iter();
+        let found: Vec<_> = found.filter(|found| found.is_error()).collect();
+        let [error] = found[..] else {
+            panic!("{report}");
+        };
+        assert_eq!(error.code, Code::UndefinedType);
+        assert!(error.fixes.is_empty(), "{report}");
+        let place = error.notes[0].span.expect("a place");
+        assert_eq!(compilation.sources().slice(place), line, "{report}");
+        assert!(report.contains("`[extern]`"), "{report}");
+    }
+}
+
+/// C allows a `#define` again, with the same value.
+#[test]
+fn a_define_may_be_repeated() {
+    for (lines, value) in [
+        ("#define N 4\n#define N 4\n", 4),
+        ("#define N (2 + 2)\n#define N 4 /* as above */\n", 4),
+        ("const M = 4;\n#define N M\n#define N M\n", 4),
+    ] {
+        let compilation = check(&format!("{lines}typedef opaque a<N>;\n"));
+        assert_eq!(errors(&compilation), [], "{lines}");
+        let found = constants(&compilation);
+        let found = found.iter().filter(|(name, _)| name == "N");
+        let found: Vec<_> = found.map(|(_, value)| *value).collect();
+        assert_eq!(found, [value], "{lines}");
+        compilation.generate().expect(lines);
+    }
+    for lines in [
+        "#define N 4\n#define N 5\n",
+        "#define N 4\nconst N = 4;\n",
+        "const N = 4;\n#define N 4\n",
+    ] {
+        let compilation = check(&format!("{lines}typedef opaque a<N>;\n"));
+        let found: Vec<_> = compilation
+            .diagnostics()
+            .iter()
+            .filter(|found| found.is_error())
+            .map(|found| found.code)
+            .collect();
+        assert_eq!(found, [Code::DuplicateDefinition], "{lines}");
+    }
+}
+
+/// The error of a type of C shows the type of XDR.
+#[test]
+fn types_of_c_have_fixes() {
+    for (name, xdr) in [
+        ("size_t", "unsigned hyper"),
+        ("time_t", "hyper"),
+        ("uid_t", "unsigned int"),
+        ("u8", "unsigned int"),
+        ("__be64", "unsigned hyper"),
+        ("boolean", "bool"),
+    ] {
+        let compilation = check(&format!("struct s {{ {name} a; }};\n"));
+        let report = compilation.report(Style::Plain);
+        let [error] = compilation.diagnostics() else {
+            panic!("{report}");
+        };
+        assert_eq!(error.code, Code::UndefinedType);
+        let fixes: Vec<_> = error.fixes.iter().map(|fix| &fix.replacement).collect();
+        assert_eq!(fixes, [xdr], "{report}");
+        assert_eq!(
+            report.contains("`[extern]`"),
+            name.ends_with("_t"),
+            "{report}"
+        );
+    }
+}

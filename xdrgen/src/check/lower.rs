@@ -67,6 +67,10 @@ fn constant(
 ) -> Option<Constant> {
     let name = &definition.name.name;
     let entry = context.symbols.lookup(context.inputs, module, name)?;
+    if entry.span != definition.name.span {
+        // The constant is repeated.
+        return None;
+    }
     let value = match (&definition.kind, entry.kind) {
         (DefinitionKind::Text { value, .. }, SymbolKind::Text) => {
             ConstantValue::Text(value.clone())

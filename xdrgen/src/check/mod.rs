@@ -3,6 +3,7 @@
 //!
 //! Each check reports what it finds and continues, so that one run shows every defect.
 
+mod c_types;
 mod clashes;
 pub(crate) mod consistency;
 mod entries;

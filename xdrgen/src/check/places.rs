@@ -14,6 +14,8 @@ pub(crate) struct Places<'a> {
     hidden: HashMap<&'a str, Span>,
     /// The names in the `#define` lines.
     defines: HashMap<&'a str, Span>,
+    /// The names that lines for C define, with the line.
+    passed: HashMap<&'a str, Span>,
     /// The names that lines define that are not active, with the line of the condition.
     inactive: HashMap<&'a str, Span>,
 }
@@ -32,6 +34,9 @@ impl<'a> Places<'a> {
             for define in &specification.defines {
                 places.defines.entry(&define.name).or_insert(define.span);
             }
+            for lines in blocks(&specification.passed) {
+                places.add_passed(sources, lines);
+            }
             for lines in &specification.inactive {
                 for name in defined(sources.slice(lines.lines)) {
                     places.inactive.entry(name).or_insert(lines.condition);
@@ -41,6 +46,24 @@ impl<'a> Places<'a> {
         places
     }
 
+    /// Adds the names that adjacent lines for C define.
+    fn add_passed(&mut self, sources: &'a SourceMap, lines: &[Span]) {
+        let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
+            return;
+        };
+        let mut places = HashMap::new();
+        for line in lines {
+            for word in words(sources.slice(*line)) {
+                places.insert(word, *line);
+            }
+        }
+        for name in defined(sources.slice(first.to(*last))) {
+            if let Some(line) = places.get(name) {
+                self.passed.entry(name).or_insert(*line);
+            }
+        }
+    }
+
     /// Adds where an undefined name may be defined: in a comment that hides its definition, in a
     /// line of the preprocessor, or in a file that a document of the module includes. Returns true
     /// if a line of the preprocessor is the cause.
@@ -48,6 +71,7 @@ impl<'a> Places<'a> {
         &self,
         input: &ModuleInput,
         name: &str,
+        types: bool,
         found: Diagnostic,
     ) -> (Diagnostic, bool) {
         if let Some(span) = self.hidden.get(name) {
@@ -57,6 +81,12 @@ impl<'a> Places<'a> {
         if let Some(span) = self.defines.get(name) {
             let note = format!("this line defines `{name}` for C alone: its value is not a number");
             return (found.note_at(*span, note), true);
+        }
+        if let Some(span) = self.passed.get(name) {
+            let found = found.note_at(*span, format!("this line defines `{name}` for C alone"));
+            let supply = "define it in XDR, too, or name its Rust type under `[extern]` in the \
+                          manifest";
+            return (if types { found.note(supply) } else { found }, true);
         }
         if let Some(span) = self.inactive.get(name) {
             let note = format!("a definition of `{name}` is in lines that this condition excludes");
@@ -87,6 +117,11 @@ fn note_includes(input: &ModuleInput, name: &str, found: Diagnostic) -> Diagnost
     noted
 }
 
+/// Splits lines into those that are adjacent: between two of them is only the end of a line.
+fn blocks(lines: &[Span]) -> impl Iterator<Item = &[Span]> {
+    lines.chunk_by(|one, next| next.start.saturating_sub(one.end) <= 2)
+}
+
 fn is_word(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -109,10 +144,10 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the names that a text appears to define: the text is XDR with lines of the preprocessor,
-/// whose comments count as text.
+/// Returns the names that a text appears to define: the text is XDR with lines of the preprocessor
+/// and for C, and its comments count as text.
 fn defined(text: &str) -> Vec<&str> {
-    let pieces: Vec<&str> = pieces(text).collect();
+    let pieces: Vec<&str> = pieces(text).filter(|piece| *piece != "%").collect();
     let at = |at: usize| pieces.get(at).copied().unwrap_or_default();
     let mut names = Vec::new();
     let mut in_typedef = false;
@@ -146,7 +181,11 @@ mod tests {
     fn definitions_are_found_without_a_parser() {
         let text = "\n#define M 3\nstruct s { struct t a; opaque b<M>; };\nconst C = D;\n\
                     typedef T u<N>; typedef opaque v[4]; enum e { A = 1 };\n\
+                    %typedef struct {\n%} q;\n\
                     union w switch (int k) { case A: void; };\nprogram P { } = 4;\nu x;\n";
-        assert_eq!(defined(text), ["M", "s", "C", "u", "v", "e", "A", "w", "P"]);
+        assert_eq!(
+            defined(text),
+            ["M", "s", "C", "u", "v", "e", "A", "q", "w", "P"]
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ast::{self, Declarator, DefinitionKind, TypeKind};
 use crate::check::ModuleInput;
+use crate::check::c_types::c_type;
 use crate::check::places::Places;
 use crate::check::spelling::nearest;
 use crate::check::values::{Expression, ValueId, Values};
@@ -110,7 +111,11 @@ impl<'a> SymbolTable<'a> {
         name: &ast::Ident,
         found: Diagnostic,
     ) -> Diagnostic {
-        let (found, is_elsewhere) = self.places[module].note(&inputs[module], &name.name, found);
+        let places = &self.places[module];
+        let (found, is_elsewhere) = places.note(&inputs[module], &name.name, types, found);
+        if let Some(of_c) = c_type(&name.name).filter(|_| types && !is_elsewhere) {
+            return of_c.explain(name.span, found);
+        }
         match self.nearest(inputs, module, types, &name.name) {
             Some(near) if !is_elsewhere => {
                 let kind = if types { "type" } else { "constant" };
@@ -238,6 +243,7 @@ impl<'a> Collector<'a, '_> {
     fn definition(&mut self, definition: &'a ast::Definition, defined: &HashSet<&str>) {
         let name = &definition.name;
         match &definition.kind {
+            DefinitionKind::Const { value, .. } if self.is_repeated_define(definition, value) => {}
             DefinitionKind::Const { ty, value } => {
                 let ty = ty.as_ref().map(|ty| &ty.kind);
                 let id = self
@@ -245,6 +251,9 @@ impl<'a> Collector<'a, '_> {
                     .values
                     .add(self.module, name, Expression::of(value), None);
                 self.symbols.values.set_type(id, ty);
+                if is_define(self.sources, definition) {
+                    self.symbols.values.set_define(id);
+                }
                 self.define(name, SymbolKind::Value(id));
             }
             DefinitionKind::Text { .. } => self.define(name, SymbolKind::Text),
@@ -326,6 +335,22 @@ impl<'a> Collector<'a, '_> {
             self.diagnostics.report(found);
         }
         same
+    }
+
+    /// Returns true for a `#define` that repeats an earlier one of the module, as C allows it.
+    fn is_repeated_define(&self, definition: &ast::Definition, value: &'a ast::ValueExpr) -> bool {
+        let scope = &self.symbols.scopes[self.module];
+        let Some(Symbol {
+            kind: SymbolKind::Value(id),
+            ..
+        }) = scope.get(definition.name.name.as_str())
+        else {
+            return false;
+        };
+        let first = self.symbols.values.source(*id);
+        first.is_define
+            && is_define(self.sources, definition)
+            && first.expression.is_same_as(Expression::of(value))
     }
 
     /// Returns true for `typedef propid uint32;`: the new name is a type already, and the old type
@@ -584,6 +609,11 @@ impl<'a> Collector<'a, '_> {
             }
         }
     }
+}
+
+/// Returns true for the constant of a `#define` or `%#define` line.
+fn is_define(sources: &SourceMap, definition: &ast::Definition) -> bool {
+    sources.slice(definition.span).starts_with(['#', '%'])
 }
 
 /// Returns the syntax of an inline type.

@@ -27,6 +27,16 @@ impl<'a> Expression<'a> {
             ast::ValueExprKind::Sum(name, sum) => Self::Sum(name, value.span, *sum),
         }
     }
+
+    /// Returns true if both are the same, as far as the syntax shows it.
+    pub(crate) fn is_same_as(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Number(one), Self::Number(other)) => one == other,
+            (Self::Name(one, _), Self::Name(other, _)) => one == other,
+            (Self::Sum(one, _, sum), Self::Sum(other, _, again)) => one == other && sum == again,
+            _ => false,
+        }
+    }
 }
 
 /// A constant or a member, with its evaluation state.
@@ -43,6 +53,8 @@ pub(crate) struct ValueSource<'a> {
     /// Whether it is the number of a program, a version or a procedure. Suggestions exclude these
     /// names.
     pub(crate) is_program_number: bool,
+    /// Whether a line of the preprocessor defines it.
+    pub(crate) is_define: bool,
     pub(crate) state: State,
 }
 
@@ -75,6 +87,7 @@ impl<'a> Values<'a> {
             parent_enum,
             ty: None,
             is_program_number: false,
+            is_define: false,
             state: State::Unknown,
         };
         self.0.push(source);
@@ -96,6 +109,10 @@ impl<'a> Values<'a> {
 
     pub(crate) fn source(&self, id: ValueId) -> &ValueSource<'a> {
         &self.0[id.0 as usize]
+    }
+
+    pub(crate) fn set_define(&mut self, id: ValueId) {
+        self.0[id.0 as usize].is_define = true;
     }
 
     pub(crate) fn set_program_number(&mut self, id: ValueId) {

@@ -7,6 +7,7 @@ use nom::sequence::delimited;
 
 use crate::ast::{Declaration, Declarator, Ident, TypeKind};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::c;
 use crate::parse::input::{ParseResult, Tokens};
 use crate::parse::lexer::TokenKind;
 use crate::parse::recovery::{
@@ -18,6 +19,9 @@ use crate::parse::value::{expect_value, value};
 /// Parses a declaration without its `;`. Returns `Err::Error` if no type begins here, and `None` if
 /// the name is missing.
 pub(super) fn declaration(input: Tokens<'_>) -> ParseResult<'_, Option<Declaration>> {
+    if let Some((rest, declaration)) = c::untyped(input) {
+        return Ok((rest, Some(declaration)));
+    }
     let (rest, ty) = type_specifier(input)?;
     let (rest, star) = opt(token(TokenKind::Star)).parse(rest)?;
     let (rest, name) = declared_name(rest)?;
@@ -44,10 +48,15 @@ pub(super) fn declaration(input: Tokens<'_>) -> ParseResult<'_, Option<Declarati
         }
     };
     let declarator = check_declarator(&ty.kind, declarator, rest, end);
+    let Some(name) = name else {
+        return Ok((end, None));
+    };
+    let after = c::after_declarator(end, &ty);
+    let span = end.since(input.span());
     Ok((
-        end,
-        name.map(|name| Declaration {
-            span: end.since(input.span()),
+        after,
+        Some(Declaration {
+            span,
             ty,
             name,
             declarator,
@@ -86,7 +95,28 @@ fn declared_name(input: Tokens<'_>) -> ParseResult<'_, Option<Ident>> {
             return misplaced_semicolon(input, swapped);
         }
     }
+    if let Some((rest, name)) = c::function_pointer(input) {
+        return Ok((rest, Some(name)));
+    }
+    if let Some(found) = length_first(&input) {
+        input.error(found);
+        return Ok((input, None));
+    }
     expect_name("a name").parse(input)
+}
+
+/// Returns the error of a length before the name, as in `uint32[4] name`.
+fn length_first(input: &Tokens<'_>) -> Option<Diagnostic> {
+    let (after, _) = match input.kind(0) {
+        TokenKind::BracketOpen | TokenKind::AngleOpen => array(*input).ok()?,
+        _ => return None,
+    };
+    let name = after.peek(0).filter(|token| is_name(token.kind))?;
+    let place = input.end_of_previous().to(name.span);
+    let moved = format!(" {}{}", name.text, input.text_before(after));
+    let found = input.expected_diagnostic("a name");
+    let found = found.label("the length follows the name");
+    Some(found.fix(place, moved, "put it after the name"))
 }
 
 /// Returns true if a field or an arm begins here, or the body ends.
@@ -126,6 +156,14 @@ pub(super) fn array(input: Tokens<'_>) -> ParseResult<'_, Declarator> {
 }
 
 fn fixed(input: Tokens<'_>) -> ParseResult<'_, Declarator> {
+    if (input.kind(0), input.kind(1)) == (TokenKind::BracketOpen, TokenKind::BracketClose) {
+        let both = input.span().to(input.skip(1).span());
+        let found = input.skip(1).expected_diagnostic("a size");
+        input
+            .skip(1)
+            .error(found.fix(both, "<>", "make its length variable"));
+        return Ok((input.skip(2), Declarator::Variable(None)));
+    }
     let size = delimited(
         (token(TokenKind::BracketOpen), repeated),
         expect_value("a size"),
@@ -170,10 +208,24 @@ fn check_declarator<'t>(
     );
     let diagnostic =
         Diagnostic::new(Code::Syntax, place.span(), message).label(format!("expected {expected}"));
+    let help = "make its length variable";
     place.error(match (declarator, end.is_at(&place)) {
         (Declarator::Plain, true) if end.kind(0) == TokenKind::Semicolon => {
-            diagnostic.fix(place.end_of_previous(), "<>", "make its length variable")
+            diagnostic.fix(place.end_of_previous(), "<>", help)
         }
+        (Declarator::Fixed(_), false) => {
+            let length = place.text_before(end);
+            let bound = length.trim_matches(['[', ']']);
+            let brackets = end.since(place.span());
+            diagnostic.fix(brackets, format!("<{bound}>"), help)
+        }
+        (Declarator::Optional, true) => match (place.back(2), place.back(1)) {
+            (Some(star), Some(name)) if star.kind == TokenKind::Star => {
+                let both = star.span.to(name.span);
+                diagnostic.fix(both, format!("{}<>", name.text), help)
+            }
+            _ => diagnostic,
+        },
         _ => diagnostic,
     });
     Declarator::Variable(None)

@@ -4,6 +4,7 @@ use nom::Parser;
 
 use crate::ast::{Definition, DefinitionKind, Ident, TypeSpecifier, ValueExpr, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::c::report_without_body;
 use crate::parse::declaration::declaration;
 use crate::parse::enumeration::enum_body;
 use crate::parse::input::{Mismatch, ParseResult, Tokens};
@@ -62,6 +63,9 @@ pub(super) fn constant(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
         return string_constant(rest, name);
     }
     let (rest, value) = value_or_zero("a number").parse(rest)?;
+    if let Some(name) = &name {
+        input.define(name, Some(&value), None);
+    }
     lint_width(input, &value);
     let (rest, ()) = end(rest)?;
     Ok((
@@ -196,12 +200,21 @@ fn name_and_body<'t>(
         rest = rest.skip(1);
     }
     if has_no_body(&rest) {
-        rest.report_expected("`{`");
+        let keyword = input.previous().map_or(input.span(), |token| token.span);
+        report_without_body(keyword, rest);
         return Ok((after_item(rest), None));
     }
     let (rest, kind) = body.parse(rest)?;
     let (rest, ()) = end(after_variable(rest))?;
+    let name = name.or_else(|| unnamed(input, &kind));
     Ok((rest, name.map(|name| (name, kind))))
+}
+
+/// Returns a name for an enum without one, so that the uses of its members are no errors.
+fn unnamed(input: Tokens<'_>, kind: &DefinitionKind) -> Option<Ident> {
+    let span = input.span();
+    let name = format!("unnamed_{}", span.start);
+    matches!(kind, DefinitionKind::Enum(_)).then_some(Ident { name, span })
 }
 
 /// Skips the name in `struct a { .. } b;`, which declares a variable in C. Only the prose of a

@@ -1,5 +1,7 @@
 //! Enums: RFC 4506, section 6.3, enum-body.
 
+use std::cell::Cell;
+
 use nom::Input;
 use nom::Parser;
 use nom::branch::alt;
@@ -13,13 +15,21 @@ use crate::parse::recovery::{close, ends_body, expect, ident, is_name, items, re
 use crate::parse::value::expect_value;
 
 /// Parses `{ A = 1, B = 2 }`.
-pub(super) fn enum_body(input: Tokens<'_>) -> ParseResult<'_, EnumBody> {
+pub(super) fn enum_body<'t>(input: Tokens<'t>) -> ParseResult<'t, EnumBody> {
     let (body, open) = terminated(expect(TokenKind::BraceOpen), repeated).parse(input)?;
     if body.kind(0) == TokenKind::BraceClose {
         body.report_expected("a name");
     }
     let valued = has_values(body);
-    let member = |input| member(input, valued);
+    let last = Cell::new(Some(-1));
+    let member = |input: Tokens<'t>| {
+        let (rest, found) = member(input, valued)?;
+        if let Some(member) = &found {
+            let next = last.get().and_then(|last: i128| last.checked_add(1));
+            last.set(input.define(&member.name, member.value.as_ref(), next));
+        }
+        Ok((rest, found))
+    };
     let (rest, members) = items(alt((member, invalid_member))).parse(body)?;
     let (rest, ()) = close(open).parse(rest)?;
     Ok((rest, EnumBody { members }))
@@ -32,6 +42,7 @@ pub(super) fn bare_members(input: Tokens<'_>) -> ParseResult<'_, Vec<EnumMember>
     while is_name(rest.kind(0)) && rest.kind(1) == TokenKind::Equal {
         let (after, name) = ident(rest)?;
         let (after, value) = member_value(&name, after)?;
+        input.define(&name, value.as_ref(), None);
         members.push(EnumMember { name, value });
         let more = matches!(after.kind(0), TokenKind::Comma | TokenKind::Semicolon);
         rest = after.skip(usize::from(more));

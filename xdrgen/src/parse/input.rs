@@ -8,8 +8,10 @@ use std::slice::Iter;
 use nom::error::{ErrorKind, ParseError};
 use nom::{IResult, Input, Needed};
 
+use crate::ast::{Ident, ValueExpr};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parse::lexer::{Token, TokenKind};
+use crate::parse::lexer::{LexOutput, Token, TokenKind};
+use crate::parse::macros::{self, Numbers};
 use crate::source::{Span, TextId};
 
 /// The maximum nesting depth of inline bodies.
@@ -45,6 +47,7 @@ pub(super) fn mismatch() -> nom::Err<Mismatch> {
 /// All tokens of a text, and the diagnostics for them.
 #[derive(Debug)]
 pub(super) struct Context<'t> {
+    content: &'t str,
     text: TextId,
     tokens: &'t [Token<'t>],
     /// For each `{`, the index of the token that closes it; for every other token, its own index.
@@ -52,27 +55,42 @@ pub(super) struct Context<'t> {
     /// The token of the last syntax error, while it may cause cascading errors.
     last_error: Cell<Option<usize>>,
     diagnostics: RefCell<Vec<Diagnostic>>,
+    /// The constants whose values are numbers, as far as the text was read.
+    numbers: RefCell<Numbers>,
+    /// The expressions that were reported.
+    expressions: RefCell<Vec<Span>>,
     /// Whether the text is in the prose of a document.
     prose: bool,
 }
 
 impl<'t> Context<'t> {
     /// Creates a context without diagnostics.
-    pub(super) fn new(text: TextId, tokens: &'t [Token<'t>], prose: bool) -> Self {
+    pub(super) fn new(
+        content: &'t str,
+        text: TextId,
+        output: &'t LexOutput<'t>,
+        prose: bool,
+    ) -> Self {
+        let tokens = &output.tokens;
         let closing = closing(tokens);
         Self {
+            content,
             text,
             tokens,
             closing,
             last_error: Cell::new(None),
             diagnostics: RefCell::default(),
+            numbers: RefCell::new(output.numbers.clone()),
+            expressions: RefCell::default(),
             prose,
         }
     }
 
-    /// Returns the collected diagnostics.
-    pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
-        self.diagnostics.into_inner()
+    /// Returns the reported expressions, sorted, and the collected diagnostics.
+    pub(super) fn into_parts(self) -> (Vec<Span>, Vec<Diagnostic>) {
+        let mut expressions = self.expressions.into_inner();
+        expressions.sort_unstable();
+        (expressions, self.diagnostics.into_inner())
     }
 }
 
@@ -149,8 +167,13 @@ impl<'t> Tokens<'t> {
 
     /// Returns the token before the first.
     pub(super) fn previous(&self) -> Option<&'t Token<'t>> {
+        self.back(1)
+    }
+
+    /// Returns the token that is `count` before the first.
+    pub(super) fn back(&self, count: usize) -> Option<&'t Token<'t>> {
         let tokens: &'t [Token<'t>] = self.context.tokens;
-        self.start.checked_sub(1).and_then(|at| tokens.get(at))
+        self.start.checked_sub(count).and_then(|at| tokens.get(at))
     }
 
     /// Returns the offset, from the first token, of the brace that closes the one at the offset
@@ -191,6 +214,42 @@ impl<'t> Tokens<'t> {
     pub(super) fn text_before(&self, end: Self) -> String {
         let tokens = (self.start..end.start).filter_map(|at| self.context.tokens.get(at));
         tokens.map(|token| token.text).collect()
+    }
+
+    /// Returns the text at a span.
+    pub(super) fn slice(&self, span: Span) -> &'t str {
+        self.context.content.get(span.range()).unwrap_or_default()
+    }
+
+    /// Calls `read` with the constants whose values are known.
+    pub(super) fn with_numbers<T>(&self, read: impl FnOnce(&Numbers) -> T) -> T {
+        read(&self.context.numbers.borrow())
+    }
+
+    /// Adds a constant to those whose values are known, and returns its value. That of a constant
+    /// without an expression is `implicit`.
+    pub(super) fn define(
+        &self,
+        name: &Ident,
+        value: Option<&ValueExpr>,
+        implicit: Option<i128>,
+    ) -> Option<i128> {
+        let mut numbers = self.context.numbers.borrow_mut();
+        let number = match value {
+            Some(value) => macros::number(&value.kind, &numbers)?,
+            None => implicit?,
+        };
+        numbers.insert(name.name.clone(), number);
+        Some(number)
+    }
+
+    /// Reports an expression. The lexer's errors within it are not shown.
+    pub(super) fn error_in_expression(&self, diagnostic: Diagnostic) {
+        self.context
+            .expressions
+            .borrow_mut()
+            .extend(diagnostic.span);
+        self.error(diagnostic);
     }
 
     /// Returns the first token as a message shows it.

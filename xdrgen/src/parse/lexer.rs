@@ -28,6 +28,8 @@ macro_rules! kinds {
             Text,
             /// A malformed name or number. It was reported, and the grammar accepts it as either.
             Malformed,
+            /// An operator of C that is no sign of XDR, after a value or before one.
+            Operator,
             /// The end of the text.
             End,
             $(#[doc = concat!("`", $spelling, "`")] $kind,)*
@@ -63,11 +65,10 @@ kinds! {
     Equal "=", Star "*",
 }
 
-/// The label of an operator.
-pub(super) const NO_EXPRESSIONS: &str = "XDR has no expressions: write the value";
-
 /// The operators of C that begin no token of XDR.
-const OPERATORS: [&str; 6] = ["+", "/", "|", "&", "^", "%"];
+const OPERATORS: [&str; 14] = [
+    "+", "-", "/", "|", "&", "^", "%", "~", "!", "||", "&&", "|~", "&~", "^~",
+];
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +102,12 @@ pub(crate) struct LexOutput<'t> {
     pub(crate) constants: Vec<ast::Definition>,
     /// The names that `#define` and `%#define` define.
     pub(crate) defines: Vec<ast::Ident>,
+    /// The lines of `%` that are no directives.
+    pub(crate) passed: Vec<Span>,
     /// The lines that are not active.
     pub(crate) inactive: Vec<ast::Inactive>,
+    /// The macros whose values are numbers.
+    pub(super) numbers: Numbers,
 }
 
 /// Splits `content`, which is the content of `text`, into tokens.
@@ -114,7 +119,6 @@ pub(crate) fn lex(content: &str, text: TextId) -> LexOutput<'_> {
         unterminated: false,
         preprocessor: Preprocessor::default(),
         conditions: Vec::new(),
-        numbers: Numbers::default(),
         output: LexOutput::default(),
     };
     let mut rest = content.strip_prefix('\u{feff}').unwrap_or(content);
@@ -156,8 +160,6 @@ struct Lexer<'t> {
     preprocessor: Preprocessor<'t>,
     /// The `#if` lines that are not closed.
     conditions: Vec<Span>,
-    /// The macros whose values are numbers.
-    numbers: Numbers<'t>,
     output: LexOutput<'t>,
 }
 
@@ -203,21 +205,63 @@ impl<'t> Lexer<'t> {
             Piece::Word => self.word(taken, span),
             Piece::Quoted => self.push(TokenKind::Text, taken, span),
             Piece::Character(code) => self.character(code, taken, span),
+            Piece::Junk if is_comment(taken, rest) => return self.foreign_comment(input),
             Piece::Junk => return self.junk(taken, span, rest),
         }
         rest
     }
 
-    /// Reports characters that begin no token. Of a sum or other expression, the second operand is
-    /// skipped, so that the grammar does not report it too.
+    /// Reports a comment of another language, which ends with the line.
+    fn foreign_comment(&mut self, input: &'t str) -> &'t str {
+        let end = input.find('\n').unwrap_or(input.len());
+        let (comment, rest) = input.split_at(end);
+        let message = "a comment of another language";
+        let found = Diagnostic::new(Code::InvalidToken, self.span(input, rest), message)
+            .label("XDR has only `/* .. */`");
+        let text = comment.trim_start_matches(['#', '-']).trim();
+        let found = match text.contains("*/") {
+            true => found,
+            false => {
+                let written = self.span(input, &input[comment.trim_end().len()..]);
+                found.fix(written, format!("/* {text} */"), "write `/* .. */`")
+            }
+        };
+        self.output.diagnostics.push(found);
+        rest
+    }
+
+    /// Reports characters that begin no token. The grammar reports an operator where a value may
+    /// be.
     fn junk(&mut self, taken: &'t str, span: Span, rest: &'t str) -> &'t str {
-        let message = format!("`{}` is not part of XDR", taken.escape_debug());
+        use TokenKind::{
+            AngleClose, AngleOpen, BracketOpen, Case, Equal, Malformed, Name, Number, Operator,
+            ParenClose, ParenOpen,
+        };
         let last = self.output.tokens.last().map(|token| token.kind);
-        let after_value = matches!(last, Some(TokenKind::Name | TokenKind::Number));
-        let is_operator = after_value && OPERATORS.contains(&taken);
-        let second = is_operator.then(|| word(rest.trim_start_matches(blank)));
-        let (rest, label) = match second {
-            Some(Ok((rest, _))) => (rest, NO_EXPRESSIONS),
+        let is_in_value = matches!(
+            last,
+            Some(
+                AngleClose
+                    | AngleOpen
+                    | BracketOpen
+                    | Case
+                    | Equal
+                    | Malformed
+                    | Name
+                    | Number
+                    | Operator
+                    | ParenClose
+                    | ParenOpen
+            )
+        );
+        if is_in_value && OPERATORS.contains(&taken) {
+            self.push(TokenKind::Operator, taken, span);
+            return rest;
+        }
+        let message = format!("`{}` is not part of XDR", taken.escape_debug());
+        let is_fraction = last == Some(Number) && taken == "." && rest.starts_with(is_digit);
+        let (rest, label) = match word(rest) {
+            Ok((rest, _)) if is_fraction => (rest, "XDR has only integers as constants"),
             _ => (rest, "not XDR"),
         };
         self.report(Code::InvalidToken, span, message, label);
@@ -257,6 +301,9 @@ impl<'t> Lexer<'t> {
             self.output.includes.push(span);
         }
         if sign == '%' {
+            if !line[1..].trim_start().starts_with('#') {
+                self.output.passed.push(span);
+            }
             let defines = preprocessor::definition(line)
                 .is_some_and(|definition| self.define(definition, span, true));
             let label = if defines {
@@ -320,14 +367,17 @@ impl<'t> Lexer<'t> {
         self.output.defines.push(name.clone());
         let text = definition.value.unwrap_or_default();
         let place = at(definition.value_at, text);
-        let value = macros::expression(text, place, &self.numbers);
+        let value = macros::expression(text, place, &self.output.numbers);
         let Some(value) = value.filter(|value| !is_keyword(&value.kind)) else {
-            self.numbers.remove(definition.name);
+            self.output.numbers.remove(definition.name);
             return false;
         };
-        match macros::number(&value.kind, &self.numbers) {
-            Some(number) => self.numbers.insert(definition.name, number),
-            None => self.numbers.remove(definition.name),
+        match macros::number(&value.kind, &self.output.numbers) {
+            Some(number) => self
+                .output
+                .numbers
+                .insert(definition.name.to_owned(), number),
+            None => self.output.numbers.remove(definition.name),
         };
         let ty = None;
         let constant = ast::Definition {
@@ -473,6 +523,22 @@ fn piece_without_comment(input: &str) -> IResult<&str, Piece> {
         junk.map(|_| Piece::Junk),
     ))
     .parse(input)
+}
+
+/// Returns true for `# ` and `-- `, which begin a comment in other languages.
+fn is_comment(taken: &str, rest: &str) -> bool {
+    let (first, rest) = match taken {
+        "-" => (
+            rest.starts_with('-'),
+            rest.strip_prefix('-').unwrap_or(rest),
+        ),
+        _ => (taken == "#", rest),
+    };
+    first && rest.starts_with(blank)
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
 }
 
 fn blank(c: char) -> bool {

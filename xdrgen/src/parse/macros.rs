@@ -7,7 +7,7 @@ use crate::ast::{Linear, ValueExpr, ValueExprKind};
 use crate::source::Span;
 
 /// The macros before a line whose values are numbers.
-pub(super) type Numbers<'t> = HashMap<&'t str, i128>;
+pub(super) type Numbers = HashMap<String, i128>;
 
 /// The maximum depth of parentheses and signs.
 const MAX_DEPTH: usize = 32;
@@ -28,7 +28,7 @@ const OPERATORS: [(&str, u8); 10] = [
 
 /// Returns the value of a macro; `None` if it is not a number, or depends on more than one name
 /// that is not in `numbers`.
-pub(super) fn value(text: &str, numbers: &Numbers<'_>) -> Option<ValueExprKind> {
+pub(super) fn value(text: &str, numbers: &Numbers) -> Option<ValueExprKind> {
     let mut parser = Parser {
         rest: text,
         numbers,
@@ -39,7 +39,7 @@ pub(super) fn value(text: &str, numbers: &Numbers<'_>) -> Option<ValueExprKind> 
 }
 
 /// Returns the value of a macro whose text is at `span`, with the position of its name.
-pub(super) fn expression(text: &str, span: Span, numbers: &Numbers<'_>) -> Option<ValueExpr> {
+pub(super) fn expression(text: &str, span: Span, numbers: &Numbers) -> Option<ValueExpr> {
     let kind = value(text, numbers)?;
     let span = match &kind {
         ValueExprKind::Number(_) => span,
@@ -52,7 +52,7 @@ pub(super) fn expression(text: &str, span: Span, numbers: &Numbers<'_>) -> Optio
 }
 
 /// Returns the number that a value is; `None` if it has a name that is not in `numbers`.
-pub(super) fn number(value: &ValueExprKind, numbers: &Numbers<'_>) -> Option<i128> {
+pub(super) fn number(value: &ValueExprKind, numbers: &Numbers) -> Option<i128> {
     match value {
         ValueExprKind::Number(number) => Some(*number),
         ValueExprKind::Name(name) => numbers.get(name.as_str()).copied(),
@@ -146,7 +146,7 @@ impl<'p> Term<'p> {
         self.name.is_none().then_some(self.addend)
     }
 
-    fn resolve(self, numbers: &Numbers<'_>) -> Option<i128> {
+    fn resolve(self, numbers: &Numbers) -> Option<i128> {
         let Some(name) = self.name else {
             return Some(self.addend);
         };
@@ -190,7 +190,7 @@ fn fold(left: i128, operator: &str, right: i128) -> Option<i128> {
 
 struct Parser<'p> {
     rest: &'p str,
-    numbers: &'p Numbers<'p>,
+    numbers: &'p Numbers,
     depth: usize,
 }
 
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn several_names_need_their_values() {
-        let numbers = Numbers::from([("A", 6), ("B", 4)]);
+        let numbers = Numbers::from([("A".to_owned(), 6), ("B".to_owned(), 4)]);
         let value = |text| value(text, &numbers);
         assert_eq!(value("A + B"), Some(ValueExprKind::Number(10)));
         assert_eq!(value("A * B / 5"), Some(ValueExprKind::Number(4)));

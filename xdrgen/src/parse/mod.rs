@@ -4,10 +4,12 @@
 //! files use are accepted and reported as lints. Both layers are nom parsers: the lexer reads
 //! `&str`, the grammar reads a slice of tokens.
 
+mod c;
 mod condition;
 mod declaration;
 mod definition;
 mod enumeration;
+mod expression;
 mod input;
 pub(crate) mod lexer;
 mod macros;
@@ -27,7 +29,7 @@ use std::collections::HashSet;
 
 use crate::ast::{Definition, DefinitionKind, Specification, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::source::{SourceMap, TextId, TextKind};
+use crate::source::{SourceMap, Span, TextId, TextKind};
 pub(crate) use preprocessor::Preprocessor;
 
 /// Parses a text. Reports defects, and returns the definitions that it recovers.
@@ -39,18 +41,16 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
     let output = lexer::lex(source.content(), text);
     let document = sources.document(source.document());
     let prose = document.prose_sections().is_some();
-    let context = input::Context::new(text, &output.tokens, prose);
+    let context = input::Context::new(source.content(), text, &output, prose);
     let extends = document.is_extension();
     let items = specification::items(input::Tokens::new(&context), extends);
+    let (expressions, found) = context.into_parts();
     let (constants, unresolved) = constants(output.constants, &items.definitions);
     let widths = constants.iter().filter_map(constant_width);
     let copy = source.kind() == TextKind::Copy;
-    for diagnostic in output
-        .diagnostics
-        .into_iter()
-        .chain(context.into_diagnostics())
-        .chain(widths)
-    {
+    let lexical = output.diagnostics.into_iter();
+    let lexical = lexical.filter(|found| !is_within(&expressions, found));
+    for diagnostic in lexical.chain(found).chain(widths) {
         if !copy {
             diagnostics.report(diagnostic);
         } else if diagnostic.code.default_level().is_none() {
@@ -70,6 +70,7 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
         includes: output.includes,
         macros: [output.macros, unresolved].concat(),
         defines: output.defines,
+        passed: output.passed,
         inactive: output.inactive,
     }
 }
@@ -106,6 +107,17 @@ fn values(definition: &Definition) -> Vec<String> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Returns true if a defect of a word is within an expression, which is reported as a whole.
+/// The expressions are sorted.
+fn is_within(expressions: &[Span], found: &Diagnostic) -> bool {
+    let Some(span) = found.span.filter(|_| found.code == Code::InvalidToken) else {
+        return false;
+    };
+    let after = expressions.partition_point(|expression| expression.start <= span.start);
+    let before = after.checked_sub(1).and_then(|at| expressions.get(at));
+    before.is_some_and(|expression| span.end <= expression.end)
 }
 
 fn constant_width(constant: &Definition) -> Option<Diagnostic> {

@@ -11,8 +11,12 @@ pub(super) enum Defect {
     NoDigits,
     /// A negative hexadecimal or octal constant: `-0x1`.
     NegativeBase,
-    /// Digit separators: `1'000`.
+    /// Digit separators: `1'000`, `1_000`.
     Separators,
+    /// A suffix for the type: `16UL`.
+    Suffix,
+    /// A binary constant: `0b101`.
+    Binary,
     /// More than 127 bits.
     TooLarge,
 }
@@ -23,6 +27,8 @@ impl fmt::Display for Defect {
             Self::Digit(digit, base) => write!(f, "`{digit}` is not a digit of {base} constant"),
             Self::NoDigits => f.write_str("expected hexadecimal digits after `0x`"),
             Self::NegativeBase => f.write_str("only a decimal constant can be negative"),
+            Self::Suffix => f.write_str("a constant of XDR has no suffix for its type"),
+            Self::Binary => f.write_str("XDR has no binary constants"),
             Self::Separators => f.write_str("XDR has no digit separators"),
             Self::TooLarge => f.write_str("more than 127 bits"),
         }
@@ -32,7 +38,12 @@ impl fmt::Display for Defect {
 impl Defect {
     /// Returns the likely intended number.
     pub(super) fn corrected(self, word: &str) -> Option<String> {
-        (self == Self::Separators).then(|| word.replace('\'', ""))
+        match self {
+            Self::Separators => Some(without_separators(word)),
+            Self::Suffix => Some(word.trim_end_matches(SUFFIXES).to_owned()),
+            Self::Binary => binary(word).map(|number| number.to_string()),
+            _ => None,
+        }
     }
 }
 
@@ -41,11 +52,16 @@ pub(super) fn value(word: &str) -> Result<i128, Defect> {
     let (negative, digits) = word
         .strip_prefix('-')
         .map_or((false, word), |digits| (true, digits));
-    if let Some(bare) = Defect::Separators
-        .corrected(digits)
-        .filter(|bare| bare != digits)
-    {
+    let bare = without_separators(digits);
+    if bare != digits {
         return Err(value(&bare).err().unwrap_or(Defect::Separators));
+    }
+    if binary(digits).is_some() {
+        return Err(Defect::Binary);
+    }
+    let unsuffixed = digits.trim_end_matches(SUFFIXES);
+    if unsuffixed.len() < digits.len() && !unsuffixed.is_empty() {
+        return Err(value(unsuffixed).err().unwrap_or(Defect::Suffix));
     }
     let hexadecimal = digits
         .strip_prefix("0x")
@@ -67,6 +83,23 @@ pub(super) fn value(word: &str) -> Result<i128, Defect> {
         true if radix != 10 => Err(Defect::NegativeBase),
         true => Ok(-magnitude),
     }
+}
+
+/// The letters of the suffixes of C for the type of a number.
+const SUFFIXES: [char; 4] = ['u', 'U', 'l', 'L'];
+
+fn without_separators(word: &str) -> String {
+    word.replace(['\'', '_'], "")
+}
+
+/// Returns the value of a binary constant of C.
+fn binary(word: &str) -> Option<i128> {
+    let digits = word
+        .strip_prefix("0b")
+        .or_else(|| word.strip_prefix("0B"))?;
+    i128::from_str_radix(digits, 2)
+        .ok()
+        .filter(|number| fits(*number))
 }
 
 /// Returns the value of the character constant of C at the start of a text, such as `'a'` or
@@ -119,7 +152,13 @@ pub(super) fn guess(word: &str) -> i128 {
     if let Some((code, _)) = character(word) {
         return code;
     }
-    value(&word.replace('\'', "")).unwrap_or_default()
+    let (negative, digits) = word
+        .strip_prefix('-')
+        .map_or((false, word), |it| (true, it));
+    let bare = without_separators(digits);
+    let magnitude = binary(&bare).or_else(|| value(bare.trim_end_matches(SUFFIXES)).ok());
+    let magnitude = magnitude.unwrap_or_default();
+    if negative { -magnitude } else { magnitude }
 }
 
 /// Returns true if a number fits in 64 bits, signed or unsigned.

@@ -133,6 +133,7 @@ fn repeated_word<'t>(
 /// Parses `T PROC(U, V) = 1;`.
 fn procedure(input: Tokens<'_>) -> ParseResult<'_, Option<ProgramProcedure>> {
     let (rest, reply) = alt((
+        missing_reply.map(|()| None),
         (token(TokenKind::Void), repeated).map(|_| None),
         parameter.map(Some),
     ))
@@ -153,6 +154,14 @@ fn procedure(input: Tokens<'_>) -> ParseResult<'_, Option<ProgramProcedure>> {
             number,
         }),
     ))
+}
+
+/// Reports a procedure without the type of its results.
+fn missing_reply(input: Tokens<'_>) -> ParseResult<'_, ()> {
+    let (_, _) = (token(TokenKind::Name), token(TokenKind::ParenOpen)).parse(input)?;
+    let found = input.expected_diagnostic("`void` or a type");
+    input.error(found.fix(input.start_of_first(), "void ", "add `void`"));
+    Ok((input, ()))
 }
 
 /// Puts more arguments than a tuple has into a struct, which has the same encoding.

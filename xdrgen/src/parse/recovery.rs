@@ -10,6 +10,11 @@ use crate::parse::input::{Mismatch, ParseResult, Tokens, mismatch};
 use crate::parse::lexer::{Token, TokenKind};
 use crate::source::Span;
 
+/// The words of C before a type that have no meaning in XDR. `const` is a keyword of both.
+const QUALIFIERS: [&str; 6] = [
+    "volatile", "register", "static", "extern", "inline", "signed",
+];
+
 /// Parses a token of a kind.
 pub(super) fn token<'t>(
     kind: TokenKind,
@@ -153,6 +158,12 @@ pub(super) fn semicolon<'t>(
             }
             return Ok((input.skip(2), ()));
         }
+        let after = input.skip(1);
+        if input.kind(0) == TokenKind::Comma && (next(&after) || ends_body(&after)) {
+            let found = input.expected_diagnostic("`;`");
+            input.error(found.fix(input.span(), ";", "write `;`"));
+            return Ok((after, ()));
+        }
         if next(&input) || ends_body(&input) {
             let cascading = input.is_cascading();
             input.report_missing(TokenKind::Semicolon);
@@ -236,11 +247,32 @@ pub(super) fn ends_body(input: &Tokens<'_>) -> bool {
     }
 }
 
+/// Returns true if a qualifier of C is here, and a type follows.
+pub(super) fn is_qualifier(input: &Tokens<'_>) -> bool {
+    let word = |at| input.kind(at) == TokenKind::Name || starts_type(input.kind(at));
+    match input.peek(0) {
+        Some(token) if token.kind == TokenKind::Const => {
+            let words = (1..5).take_while(|at| word(*at)).count();
+            match input.kind(1 + words) {
+                TokenKind::Star => words > 0 && is_name(input.kind(2 + words)),
+                TokenKind::Semicolon | TokenKind::BracketOpen | TokenKind::AngleOpen => words > 1,
+                _ => false,
+            }
+        }
+        Some(token) if token.kind == TokenKind::Name && QUALIFIERS.contains(&token.text) => {
+            let named = matches!(input.kind(2), TokenKind::Name | TokenKind::Star);
+            starts_type(input.kind(1)) || input.kind(1) == TokenKind::Name && named
+        }
+        _ => false,
+    }
+}
+
 /// Returns true if a definition begins here that no body can contain.
 pub(super) fn starts_definition(input: &Tokens<'_>) -> bool {
     use TokenKind::{BraceOpen, Const, Enum, Name, ParenOpen, Struct, Switch, Typedef, Union};
     match (input.kind(0), input.kind(1), input.kind(2)) {
-        (Typedef | Const, ..) => true,
+        (Const, ..) => !is_qualifier(input),
+        (Typedef, ..) => true,
         (Struct | Enum, Name, BraceOpen) => !is_inline(input, 2),
         (Union, Name, Switch) => input.kind(3) == ParenOpen && !is_inline(input, 7),
         (Name, Name, BraceOpen) => input

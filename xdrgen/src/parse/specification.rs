@@ -8,6 +8,7 @@ use nom::sequence::pair;
 
 use crate::ast::{Definition, Fragment, FragmentKind};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::c;
 use crate::parse::definition::{
     NameAndKind, constant, enumeration, finish, is_keyword, structure, typedef, union,
 };
@@ -160,7 +161,7 @@ fn closing(input: Tokens<'_>) -> ParseResult<'_, Item> {
     } else {
         rest
     };
-    Ok((rest, Item::Close(brace.span)))
+    Ok((rest, Item::Close(rest.since(brace.span))))
 }
 
 /// Parses `namespace a::b {`.
@@ -214,6 +215,9 @@ fn unexpected(input: Tokens<'_>) -> ParseResult<'_, Option<Definition>> {
         input.error(diagnostic);
         input.skip(1).start_cascade();
         return read_as(guess, input);
+    }
+    if let Some(rest) = c::top_level(input) {
+        return Ok((rest, None));
     }
     let next = input.skip(1);
     if is_keyword(next.kind(0)) || starts_definition(&next) {

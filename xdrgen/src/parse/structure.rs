@@ -6,8 +6,9 @@ use nom::sequence::terminated;
 
 use crate::ast::{Declaration, StructBody};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::c::is_untyped;
 use crate::parse::declaration::declaration;
-use crate::parse::input::{ParseResult, Tokens};
+use crate::parse::input::{ParseResult, Tokens, mismatch};
 use crate::parse::lexer::TokenKind;
 use crate::parse::recovery::{
     close, expect, items, repeated, semicolon, skip_invalid, starts_declaration, token,
@@ -39,6 +40,9 @@ fn field(input: Tokens<'_>) -> ParseResult<'_, Option<Declaration>> {
 
 /// Parses `void;`, which declares nothing.
 pub(super) fn void(input: Tokens<'_>) -> ParseResult<'_, ()> {
+    if is_untyped(&input) {
+        return Err(mismatch());
+    }
     let (rest, _) = token(TokenKind::Void).parse(input)?;
     semicolon(starts_declaration).parse(rest)
 }

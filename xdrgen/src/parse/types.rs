@@ -7,6 +7,7 @@ use nom::sequence::{pair, preceded};
 
 use crate::ast::{Keyword, TypeKind, TypeSpecifier};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::c::after_qualifiers;
 use crate::parse::enumeration::enum_body;
 use crate::parse::input::{MAX_DEPTH, ParseResult, Tokens, mismatch};
 use crate::parse::lexer::TokenKind;
@@ -17,6 +18,7 @@ use crate::parse::value::path;
 
 /// Parses a type specifier. Returns `Err::Error` if none begins here.
 pub(super) fn type_specifier(input: Tokens<'_>) -> ParseResult<'_, TypeSpecifier> {
+    let input = after_qualifiers(input);
     let (rest, kind) = alt((
         basic,
         unsigned,
@@ -70,7 +72,7 @@ fn unsigned(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
         return Ok((rest, kind));
     }
     if let (rest, Some(kind)) = opt(unsigned_c).parse(size)? {
-        c_lint(input, rest);
+        c_lint(input, rest, &kind);
         return Ok((rest, kind));
     }
     Ok((unsigned_alone(input, size), TypeKind::UnsignedInt))
@@ -101,16 +103,29 @@ fn unsigned_alone<'t>(input: Tokens<'t>, rest: Tokens<'t>) -> Tokens<'t> {
 /// Parses a C integer.
 fn signed_c(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
     let (rest, kind) = c_integer(input)?;
-    c_lint(input, rest);
+    c_lint(input, rest, &kind);
     Ok((rest, kind))
 }
 
-fn c_lint(input: Tokens<'_>, rest: Tokens<'_>) {
+fn c_lint(input: Tokens<'_>, rest: Tokens<'_>, kind: &TypeKind) {
+    use TokenKind::{AngleOpen, BracketOpen, Star};
+    let xdr = match kind {
+        TypeKind::UnsignedInt => "unsigned int",
+        TypeKind::Hyper => "hyper",
+        TypeKind::UnsignedHyper => "unsigned hyper",
+        _ => "int",
+    };
     let span = rest.since(input.span());
-    input.lint(
-        Diagnostic::new(Code::CInteger, span, "a C integer that XDR does not have")
-            .label("encoded as an XDR integer"),
-    );
+    let found = Diagnostic::new(Code::CInteger, span, "a C integer that XDR does not have")
+        .label(format!("encoded as `{xdr}`"));
+    let is_char = rest.previous().is_some_and(|last| last.text == "char");
+    input.lint(match (rest.kind(0), rest.kind(1)) {
+        (Star, _) if is_char => found.note("text is a `string`"),
+        (_, AngleOpen | BracketOpen) if is_char => {
+            found.note("each takes four bytes: bytes are an `opaque`, and text is a `string`")
+        }
+        _ => found.fix(span, xdr, format!("write `{xdr}`")),
+    });
 }
 
 /// Parses `char`, `short`, `long` (which have the size that rpcgen gives them) and `long long`.
@@ -201,7 +216,11 @@ fn untagged<'t>(keyword: Tokens<'t>, name: Tokens<'t>) -> Tokens<'t> {
             format!("expected `{{`, found {}", name.found()),
         )
         .label(format!("a {kind} within a declaration has no name"))
-        .fix(name.span(), "", "remove the name"),
+        .fix(
+            name.span().to(name.skip(1).start_of_first()),
+            "",
+            "remove the name",
+        ),
     );
     name.skip(1)
 }

@@ -9,9 +9,10 @@ use nom::sequence::{delimited, terminated};
 use crate::ast::Ident;
 use crate::ast::{
     ArmBody, Declaration, Declarator, StructBody, TypeKind, TypeSpecifier, UnionArm, UnionBody,
-    ValueExpr,
+    ValueExpr, ValueExprKind,
 };
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::c;
 use crate::parse::declaration::declaration;
 use crate::parse::input::{ParseResult, Tokens};
 use crate::parse::lexer::TokenKind;
@@ -31,6 +32,14 @@ enum Item {
 
 /// Parses `switch (T name) { case A: U b; default: void; }`.
 pub(super) fn union_body(input: Tokens<'_>) -> ParseResult<'_, UnionBody> {
+    if let Some(rest) = c::union_of_c(input) {
+        let body = UnionBody {
+            discriminant: placeholder(input),
+            arms: vec![unknown_arm(input)],
+            default: None,
+        };
+        return Ok((rest, body));
+    }
     let head = (
         terminated(expect(TokenKind::Switch), repeated),
         terminated(expect(TokenKind::ParenOpen), repeated),
@@ -101,20 +110,37 @@ impl UnionBody {
     }
 }
 
-/// Parses `T name`. Reports missing parts and replaces the declaration by an integer.
-fn discriminant(input: Tokens<'_>) -> ParseResult<'_, Declaration> {
-    let placeholder = |input: Tokens<'_>| Declaration {
-        span: input.end_of_previous(),
+/// Returns an arm for a union that was reported, so that it is not empty.
+fn unknown_arm(input: Tokens<'_>) -> UnionArm {
+    let case = ValueExpr {
+        span: input.span(),
+        kind: ValueExprKind::Number(0),
+    };
+    UnionArm {
+        cases: vec![case],
+        body: ArmBody::Void,
+    }
+}
+
+/// Returns the declaration of a discriminant that is missing.
+fn placeholder(input: Tokens<'_>) -> Declaration {
+    let span = input.end_of_previous();
+    Declaration {
+        span,
         ty: TypeSpecifier {
-            span: input.end_of_previous(),
+            span,
             kind: TypeKind::Int,
         },
         name: Ident {
             name: "discriminant".to_owned(),
-            span: input.end_of_previous(),
+            span,
         },
         declarator: Declarator::Plain,
-    };
+    }
+}
+
+/// Parses `T name`. Reports missing parts and replaces the declaration by an integer.
+fn discriminant(input: Tokens<'_>) -> ParseResult<'_, Declaration> {
     let (rest, found) = opt(declaration).parse(input)?;
     if found.is_none() {
         input.report_expected("a type");
@@ -171,7 +197,14 @@ fn case(input: Tokens<'_>) -> ParseResult<'_, Option<ValueExpr>> {
         return terminated(value.map(Some), token(TokenKind::Colon)).parse(input);
     }
     let (rest, _) = (token(TokenKind::Case), repeated).parse(input)?;
-    terminated(expect_value("a value"), expect(TokenKind::Colon)).parse(rest)
+    let (rest, value) = expect_value("a value").parse(rest)?;
+    if rest.kind(0) == TokenKind::Comma && starts_case(&rest.skip(1)) {
+        let found = rest.expected_diagnostic("`:`");
+        rest.error(found.fix(rest.span(), ": case", "write `case` before each value"));
+        return Ok((rest.skip(1), value));
+    }
+    let (rest, _) = expect(TokenKind::Colon).parse(rest)?;
+    Ok((rest, value))
 }
 
 /// Returns true if a value and a colon are here without `case`.
@@ -183,6 +216,9 @@ fn starts_case(input: &Tokens<'_>) -> bool {
 /// Parses the declaration after the colon. Returns `None` if it is missing or invalid, which is
 /// reported.
 fn arm_body(input: Tokens<'_>) -> ParseResult<'_, Option<ArmBody>> {
+    if let Some(rest) = c::instead_of_void(input) {
+        return Ok((rest, Some(ArmBody::Void)));
+    }
     let (rest, first) = match arm_declaration(input) {
         Ok(found) => found,
         Err(_) => return no_declaration(input),
@@ -247,6 +283,9 @@ fn starts_item(input: &Tokens<'_>) -> bool {
 /// Parses the declarations after the first of an arm.
 fn more_declarations(mut input: Tokens<'_>) -> ParseResult<'_, Vec<Option<ArmBody>>> {
     let mut more = Vec::new();
+    if let Some(rest) = c::after_break(input) {
+        return Ok((rest, more));
+    }
     while !ends_body(&input)
         && !starts_case(&input)
         && !matches!(input.kind(1), TokenKind::Case | TokenKind::BraceClose)
@@ -262,6 +301,10 @@ fn more_declarations(mut input: Tokens<'_>) -> ParseResult<'_, Vec<Option<ArmBod
 fn no_declaration(input: Tokens<'_>) -> ParseResult<'_, Option<ArmBody>> {
     let empty = ends_body(&input) || matches!(input.kind(0), TokenKind::Case | TokenKind::Default);
     let diagnostic = input.expected_diagnostic("a declaration");
+    if input.kind(0) == TokenKind::Semicolon {
+        input.error(diagnostic.fix(input.start_of_first(), "void", "add `void`"));
+        return Ok((input.skip(1), Some(ArmBody::Void)));
+    }
     input.error(if empty {
         diagnostic.fix(input.end_of_previous(), " void;", "add `void;`")
     } else {

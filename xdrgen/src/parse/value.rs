@@ -14,31 +14,20 @@ use nom::sequence::pair;
 
 use crate::ast::{Ident, ValueExpr, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::expression::expression;
 use crate::parse::input::{Mismatch, ParseResult, Tokens, mismatch};
-use crate::parse::lexer::{NO_EXPRESSIONS, Token, TokenKind};
+use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::number;
 use crate::parse::recovery::{any, ident, token};
 use crate::source::Span;
 
-/// Parses a number or a name.
+/// Parses a number or a name. An expression is reported, and gets its value if it is known.
 pub(super) fn value(input: Tokens<'_>) -> ParseResult<'_, ValueExpr> {
     let name = path.map(|name| ValueExpr {
         span: name.span,
         kind: ValueExprKind::Name(name.name),
     });
-    let (rest, value) = alt((constant, name, quoted)).parse(input)?;
-    Ok((after_product(rest), value))
-}
-
-/// Reports and skips the rest of a product, which begins with `*`.
-fn after_product(input: Tokens<'_>) -> Tokens<'_> {
-    let is_value = matches!(input.kind(1), TokenKind::Number | TokenKind::Name);
-    if input.kind(0) != TokenKind::Star || !is_value {
-        return input;
-    }
-    let message = "`*` is not part of a value";
-    input.error(Diagnostic::new(Code::Syntax, input.span(), message).label(NO_EXPRESSIONS));
-    input.skip(2)
+    alt((expression, constant, name, quoted)).parse(input)
 }
 
 /// Reports quoted text in the place of a number.

@@ -142,11 +142,11 @@ fn counts(xdr: &str) -> (usize, usize) {
     let (sources, text, _, _) = parsed("", TextKind::Xdr, false);
     assert_eq!(sources.text(text).content(), "");
     let lexed = lex(xdr, text);
-    let context = Context::new(text, &lexed.tokens, false);
+    let context = Context::new(xdr, text, &lexed, false);
     let definitions = items(Tokens::new(&context), true).definitions.len();
     (
         definitions,
-        lexed.diagnostics.len() + context.into_diagnostics().len(),
+        lexed.diagnostics.len() + context.into_parts().1.len(),
     )
 }
 
