@@ -57,13 +57,15 @@ impl Options {
         #[cfg(feature = "metrics")]
         let publishes = self.metrics.start(|| ())?.is_some();
         let mut server = block.bind(&mut driver, address, config)?;
+        // This comes before the line that says that it serves, so that no signal is missed.
+        let stop = shutdown_flag()?;
         let (address, device) = (server.local_addr(), &driver.device().capabilities().name);
         print_event(
             self.json,
             format_args!("serving at {address} on {device}"),
             || json!({ "event": "serving", "address": address, "device": &**device }),
         )?;
-        let (stop, began) = (shutdown_flag()?, Instant::now());
+        let began = Instant::now();
         let (mut connections, mut ends) = (0, None);
         #[cfg(feature = "metrics")]
         let mut publish_at = Instant::now();
