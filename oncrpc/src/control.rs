@@ -1,8 +1,8 @@
 //! The control of a server: admission of peers, limits and counters.
 //!
-//! The budgets of one peer (`of_peer`) and of all peers together (`of_all`) are in `permit`, and the
-//! numbers of the limits in `current_limits`. Transports admit connections, and anyone with a handle
-//! may replace the limits.
+//! The budgets of one peer (`of_peer`) and of all peers together (`of_all`) are in `permit`, and
+//! the numbers of the limits in `current_limits`. Transports admit connections, and anyone with a
+//! handle may replace the limits.
 //!
 //! The lock of the table is held only to read and change the table: the hook, subscribers of
 //! `tracing` and the last owners of connections run without it, as they may call this module.

@@ -1,8 +1,8 @@
 //! Conversions between buffers of this crate and [`SharedBytes`], the bytes of an item
 //! ([`Item`](xdrgen_runtime::Item)) of a message.
 //!
-//! A [`PoolSlot`] is the buffer behind such bytes. Each [`SharedBytes`] has one reference to it, as a
-//! [`SlotRef`] has: the last of either returns the slot to its pool.
+//! A [`PoolSlot`] is the buffer behind such bytes. Each [`SharedBytes`] has one reference to it, as
+//! a [`SlotRef`] has: the last of either returns the slot to its pool.
 
 #![allow(
     unsafe_code,
@@ -66,8 +66,8 @@ impl From<Frozen> for SharedBytes {
 }
 
 impl Buf {
-    /// Returns the buffer of these bytes, with the length zero, for reuse. Returns `None`, and drops
-    /// the bytes, if their memory is not registered or something else refers to it.
+    /// Returns the buffer of these bytes, with the length zero, for reuse. Returns `None`, and
+    /// drops the bytes, if their memory is not registered or something else refers to it.
     pub(crate) fn from_shared(bytes: SharedBytes) -> Option<Self> {
         let share = SlotRef::from_arc(bytes.into_buffer_arc::<PoolSlot>()?);
         let buf = PostedBuf { share, length: 0 };
