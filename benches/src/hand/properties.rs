@@ -1,11 +1,9 @@
 //! `CONNPROP` in an `RDMA2_OPTIONAL`: any number of the three properties of this message, in any
-//! order. [`super`] describes `visit`, `locate` and `encode`.
-//!
-//! The fixed part has six words: XID, version, credits, procedure, direction and operation.
+//! order.
 
 use super::{In, Out, opaque_len, put, word};
 
-/// The properties that `rpcrdma_proto` knows, with the codes 1 to 3.
+/// The properties that the engine knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Property {
     BufferSize(u32),
@@ -13,21 +11,13 @@ pub(crate) enum Property {
     BackwardSupport(u32),
 }
 
-/// The procedure, `RDMA2_OPTIONAL`, and the operation, `ROPT_CONNPROP`.
-const PROCEDURE: u32 = 5;
-const OPERATION: u32 = 1;
-
-#[inline(always)]
-fn fixed_part<'a>(input: &mut In<'a>) -> Option<&'a [u8; 24]> {
-    let fixed = input.words::<24>()?;
-    let is_connprop = word(fixed, 12) == PROCEDURE && word(fixed, 20) == OPERATION;
-    (is_connprop && word(fixed, 16) <= 1).then_some(fixed)
-}
-
 /// Returns the sum of all fields.
 pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
     let mut input = In(bytes);
-    let fixed = fixed_part(&mut input)?;
+    let fixed = input.words::<24>()?;
+    if word(fixed, 12) != 5 || word(fixed, 16) > 1 || word(fixed, 20) != 1 {
+        return None;
+    }
     let mut sum = u64::from(word(fixed, 0)) + u64::from(word(fixed, 4)) + u64::from(word(fixed, 8));
     let mut info = In(input.opaque(u32::MAX)?);
     for _ in 0..info.u32()? {
@@ -44,20 +34,23 @@ pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
 #[inline(always)]
 fn value(which: u32, mut data: In<'_>) -> Option<u64> {
     let value = data.u32()?;
-    let max = match which {
+    let most = match which {
         1 => u32::MAX,
         2 => 1,
         3 => 2,
         _ => return None,
     };
-    (value <= max && data.0.is_empty()).then_some(u64::from(value))
+    (value <= most && data.0.is_empty()).then_some(u64::from(value))
 }
 
 /// Returns the fixed part, and the locations of the properties and of the list of constant
 /// properties.
 pub(crate) fn locate(bytes: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8])> {
     let mut input = In(bytes);
-    let fixed = fixed_part(&mut input)?;
+    let fixed = input.words::<24>()?;
+    if word(fixed, 12) != 5 || word(fixed, 16) > 1 || word(fixed, 20) != 1 {
+        return None;
+    }
     let mut info = In(input.opaque(u32::MAX)?);
     let before = info;
     for _ in 0..info.u32()? {
@@ -81,11 +74,7 @@ pub(crate) fn encode(
     let length = 24 + opaque_len(info);
     let mut out = Out(buffer.get_mut(..length)?);
     let head = out.next::<32>()?;
-    for (at, word) in fixed
-        .into_iter()
-        .chain([PROCEDURE, 0, OPERATION])
-        .enumerate()
-    {
+    for (at, word) in fixed.into_iter().chain([5, 0, 1]).enumerate() {
         put(head, 4 * at, word.to_be_bytes());
     }
     put(head, 24, u32::try_from(info).ok()?.to_be_bytes());
