@@ -19,7 +19,6 @@ use super::sys::{Channel, CmEvent, Id, Key, Kind};
 use super::{IbvDevice, IbvQueuePair};
 use crate::provider::{
     self, Cause, ConnectionEvent, MAX_PRIVATE_DATA, QueuePairConfig, Queues, Result, VerbError,
-    check_private_data,
 };
 
 /// The connection manager of a device.
@@ -364,6 +363,17 @@ impl IbvConnectionManager {
     }
 }
 
+fn fits(verb: &'static str, private_data: &[u8]) -> Result<()> {
+    if private_data.len() <= MAX_PRIVATE_DATA {
+        Ok(())
+    } else {
+        Err(VerbError {
+            verb,
+            cause: Cause::PrivateData,
+        })
+    }
+}
+
 impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
     type Request = IbvConnectRequest;
 
@@ -385,7 +395,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
         queues: Queues<'_, IbvDevice>,
         private_data: &[u8],
     ) -> Result<IbvQueuePair> {
-        check_private_data("connect", private_data)?;
+        fits("connect", private_data)?;
         self.checked("connect", config, &queues)?;
         let connection = Connection::new(self.new_id()?, Phase::Resolving, (0, 0), address);
         let pair = IbvQueuePair(QpInner::new(
@@ -432,7 +442,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
         queue_pair: &IbvQueuePair,
         private_data: &[u8],
     ) -> Result<()> {
-        check_private_data("accept", private_data)?;
+        fits("accept", private_data)?;
         let pair = &queue_pair.0;
         let mine = Arc::ptr_eq(&pair.connection, &request.connection);
         if !mine
