@@ -192,7 +192,9 @@ pub(crate) struct Counters {
     pub(crate) accepted: AtomicU64,
     pub(crate) rejected: AtomicU64,
     /// Calls of connections that have ended.
-    pub(crate) calls: AtomicU64,
+    pub(crate) ended_calls: AtomicU64,
+    /// The greatest number of calls, of open and ended connections, that was returned.
+    pub(crate) max_calls: AtomicU64,
     reached: [AtomicU64; Limit::ALL.len()],
 }
 
@@ -350,7 +352,8 @@ impl PermitState {
 
 impl Drop for PermitState {
     fn drop(&mut self) {
-        self.counters.calls.fetch_add(self.calls_begun(), Relaxed);
+        let calls = self.calls_begun();
+        self.counters.ended_calls.fetch_add(calls, Relaxed);
     }
 }
 

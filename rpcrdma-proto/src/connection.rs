@@ -53,6 +53,7 @@
 mod config;
 mod exchange;
 mod inline_parts;
+mod optional_header;
 mod optional_lists;
 mod output;
 mod params;

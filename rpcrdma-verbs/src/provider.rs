@@ -236,6 +236,17 @@ impl fmt::Display for Status {
 /// and what librdmacm leaves of InfiniBand's.
 pub const MAX_PRIVATE_DATA: usize = 56;
 
+/// Returns an error if private data exceeds [`MAX_PRIVATE_DATA`].
+pub(crate) fn check_private_data(verb: &'static str, private_data: &[u8]) -> Result<()> {
+    if private_data.len() <= MAX_PRIVATE_DATA {
+        return Ok(());
+    }
+    Err(VerbError {
+        verb,
+        cause: Cause::PrivateData,
+    })
+}
+
 /// The sizes of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePairConfig {

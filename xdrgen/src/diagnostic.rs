@@ -39,7 +39,8 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// All codes, in the order of this page.
+            /// All codes, in the order of their declaration, which is that of
+            /// `docs/lints.md`.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// Returns the name that users write, such as `swapped-typedef`.
@@ -206,7 +207,7 @@ impl fmt::Display for UnknownCode {
 
 impl std::error::Error for UnknownCode {}
 
-/// The levels of all lints.
+/// The levels of lints that differ from their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Levels(BTreeMap<Code, Level>);
 
@@ -223,16 +224,12 @@ impl Levels {
         Ok(())
     }
 
-    /// Returns the current level of a code.
+    /// Returns the level of a code: that of an error is always [`Level::Deny`].
     #[must_use]
     pub fn get(&self, code: Code) -> Level {
-        let default = code.default_level();
-        self.0
-            .get(&code)
-            .copied()
-            .filter(|_| default.is_some())
-            .or(default)
-            .unwrap_or(Level::Deny)
+        // `set` accepts only lints.
+        let configured = self.0.get(&code).copied();
+        configured.or(code.default_level()).unwrap_or(Level::Deny)
     }
 }
 
@@ -399,7 +396,7 @@ impl Diagnostics {
         }
     }
 
-    /// Adds all diagnostics of another collection with the same levels.
+    /// Adds all diagnostics of another collection, which was created with the same levels.
     pub fn append(&mut self, other: Self) {
         other.list.into_iter().for_each(|found| self.report(found));
     }

@@ -434,9 +434,8 @@ pub struct Field {
 pub struct Enum {
     /// The members with distinct values.
     pub members: Vec<Member>,
-    /// The members that repeat the value of an earlier member: (name in XDR, name in Rust, index of
-    /// the earlier member).
-    pub aliases: Vec<(String, String, usize)>,
+    /// The members that repeat the value of an earlier member.
+    pub aliases: Vec<MemberAlias>,
     /// Whether values without a member are values of the type too.
     pub open: bool,
 }
@@ -452,13 +451,17 @@ impl Enum {
     /// `Unknown`, unless a member has that name.
     #[must_use]
     pub fn unknown(&self) -> &'static str {
-        let members = self.members.iter().map(|member| &member.rust);
-        let aliases = self.aliases.iter().map(|(_, rust, _)| rust);
-        if members.chain(aliases).any(|rust| rust == "Unknown") {
+        if self.all_members().any(|member| member.rust == "Unknown") {
             "UnknownValue"
         } else {
             "Unknown"
         }
+    }
+
+    /// Returns all members: those with distinct values, then those that repeat a value.
+    pub fn all_members(&self) -> impl Iterator<Item = &Member> {
+        let aliases = self.aliases.iter().map(|alias| &alias.member);
+        self.members.iter().chain(aliases)
     }
 }
 
@@ -473,6 +476,15 @@ pub struct Member {
     pub span: Span,
     /// The value.
     pub value: i32,
+}
+
+/// A member of an enum that repeats the value of an earlier member.
+#[derive(Clone, Debug)]
+pub struct MemberAlias {
+    /// The member.
+    pub member: Member,
+    /// The index of the earlier member in [`Enum::members`].
+    pub first: usize,
 }
 
 /// The type of a union's discriminant.
@@ -531,6 +543,8 @@ pub struct Program {
     pub name: String,
     /// The module's name in Rust.
     pub rust: String,
+    /// The span of the name.
+    pub span: Span,
     /// The program number.
     pub number: u32,
     /// The versions.
@@ -546,6 +560,8 @@ pub struct Version {
     pub name: String,
     /// The module's name in Rust.
     pub rust: String,
+    /// The span of the name.
+    pub span: Span,
     /// The version number.
     pub number: u32,
     /// The procedures.

@@ -73,7 +73,8 @@ fn file_name(module: &ModuleDef, owned: bool) -> String {
     )
 }
 
-/// The number of units that are emitted and formatted together.
+/// The number of units (a constant, a type, an overlay or a program) that are emitted and formatted
+/// together.
 const UNITS_PER_CHUNK: usize = 8;
 
 /// Formats the units in chunks, and returns the text of each chunk with the index of its file, in

@@ -23,7 +23,8 @@ pub struct Client<T> {
     pub(super) limits: TransferLimits,
 }
 
-/// The maximum bytes of one call, and the maximum calls that one operation has in flight.
+/// The maximum bytes of one call, and the maximum calls that one operation has in flight. A client
+/// reduces them to the limits of its server, and does not change them later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TransferLimits {
@@ -31,7 +32,8 @@ pub struct TransferLimits {
     pub read: u32,
     /// The maximum bytes of a WRITE.
     pub write: u32,
-    /// The maximum bytes of one READDIR or READDIRPLUS reply.
+    /// The maximum bytes of one READDIR or READDIRPLUS reply; at least 4096, which is room for an
+    /// entry with the longest name.
     pub listing: u32,
     /// The maximum READs or WRITEs that one operation has in flight.
     pub depth: usize,
@@ -47,7 +49,7 @@ impl TransferLimits {
     };
 
     /// Reduces the limits to those of a server. Every limit of the result is at least 1.
-    fn cut(self, info: &Fsinfo3resok) -> Result<Self, ClientError> {
+    fn reduced_to(self, info: &Fsinfo3resok) -> Result<Self, ClientError> {
         if info.rtmax == 0 || info.wtmax == 0 {
             return Err(fault::<Fsinfo>(ProtocolFault::NoLimit));
         }
@@ -63,7 +65,7 @@ impl TransferLimits {
     }
 }
 
-/// The minimum size of a listing reply: room for an entry with the longest name.
+/// The minimum of [`TransferLimits::listing`].
 const MIN_LISTING: u32 = 4096;
 
 impl<T: AsyncTransport> Client<T> {
@@ -71,7 +73,8 @@ impl<T: AsyncTransport> Client<T> {
     /// returns. Asks the server for its limits (FSINFO).
     ///
     /// # Errors
-    /// Fails as FSINFO does.
+    /// Fails as FSINFO does, and with [`ProtocolFault::NoLimit`] if the server has a limit of 0
+    /// bytes for READ or WRITE.
     pub async fn new(
         transport: T,
         options: CallOptions,
@@ -83,7 +86,8 @@ impl<T: AsyncTransport> Client<T> {
     /// Works as [`new`](Self::new), with limits that the server's limits can reduce.
     ///
     /// # Errors
-    /// Fails as FSINFO does.
+    /// Fails as FSINFO does, and with [`ProtocolFault::NoLimit`] if the server has a limit of 0
+    /// bytes for READ or WRITE.
     pub async fn with_limits(
         transport: T,
         options: CallOptions,
@@ -94,21 +98,22 @@ impl<T: AsyncTransport> Client<T> {
         let fsroot = root.as_args();
         let info = make(stubs.fsinfo(&Fsinfo3args { fsroot })).await?;
         Ok(Self {
-            limits: limits.cut(&info)?,
+            limits: limits.reduced_to(&info)?,
             stubs,
             root,
         })
     }
 
-    /// Returns the error of a call that cannot be encoded.
+    /// Returns the error of a call that cannot be encoded, because a name has more bytes than the
+    /// length in XDR can express.
     fn not_encoded<P: Method>(&self) -> ClientError {
         let kind = CallErrorKind::Encode(XdrError::new(ErrorKind::TooLong, 0));
         let peer = self.stubs.transport().peer();
         CallError::new(ProcedureId::of::<P>(), peer, kind, Execution::NotExecuted).into()
     }
 
-    /// Returns a name in a directory. The server checks the name.
-    pub(super) fn place<'a, P: Method>(
+    /// Returns the arguments for a name in a directory. The server checks the name.
+    pub(super) fn name_args<'a, P: Method>(
         &self,
         dir: &'a FileHandle,
         name: &'a [u8],

@@ -1,4 +1,7 @@
 //! Attributes, access rights, and properties of the file system.
+//!
+//! Of these procedures, READLINK alone needs limits for its reply: the results of the others have a
+//! maximum size in XDR.
 
 use oncrpc::{AsyncTransport, ReplyLimits};
 
@@ -16,7 +19,8 @@ use crate::nfs3::{
 /// 1813 has none.
 const MAX_LINK: u32 = 4096;
 
-/// The bytes of READLINK's results without the path: status, attributes, and a length.
+/// The bytes of READLINK's results without the path: the status (4), optional attributes (88), and
+/// the length of the path (4).
 const READLINK_INLINE: u64 = 96;
 
 impl<T: AsyncTransport> Client<T> {

@@ -23,7 +23,7 @@ impl<T: AsyncTransport> Client<T> {
         dir: &FileHandle,
         name: impl AsRef<[u8]>,
     ) -> Result<Object, ClientError> {
-        let what = self.place::<nfs_v3::Lookup>(dir, name.as_ref())?;
+        let what = self.name_args::<nfs_v3::Lookup>(dir, name.as_ref())?;
         let ok = make(self.stubs.lookup(&Lookup3args { what })).await?;
         self.object(FileHandle::from(&ok.object.data), ok.obj_attributes)
             .await
@@ -64,7 +64,7 @@ impl<T: AsyncTransport> Client<T> {
     ) -> Result<Object, ClientError> {
         let name = name.as_ref();
         let args = Create3args {
-            r#where: self.place::<nfs_v3::Create>(dir, name)?,
+            r#where: self.name_args::<nfs_v3::Create>(dir, name)?,
             how: *how,
         };
         let ok = make(self.stubs.create(&args)).await?;
@@ -83,7 +83,7 @@ impl<T: AsyncTransport> Client<T> {
     ) -> Result<Object, ClientError> {
         let name = name.as_ref();
         let args = Mkdir3args {
-            r#where: self.place::<nfs_v3::Mkdir>(dir, name)?,
+            r#where: self.name_args::<nfs_v3::Mkdir>(dir, name)?,
             attributes: *attributes,
         };
         let ok = make(self.stubs.mkdir(&args)).await?;
@@ -103,7 +103,7 @@ impl<T: AsyncTransport> Client<T> {
     ) -> Result<Object, ClientError> {
         let name = name.as_ref();
         let args = Symlink3args {
-            r#where: self.place::<nfs_v3::Symlink>(dir, name)?,
+            r#where: self.name_args::<nfs_v3::Symlink>(dir, name)?,
             symlink: Symlinkdata3 {
                 symlink_attributes: *attributes,
                 symlink_data: path.as_ref().into(),
@@ -125,7 +125,7 @@ impl<T: AsyncTransport> Client<T> {
     ) -> Result<Object, ClientError> {
         let name = name.as_ref();
         let args = Mknod3args {
-            r#where: self.place::<nfs_v3::Mknod>(dir, name)?,
+            r#where: self.name_args::<nfs_v3::Mknod>(dir, name)?,
             what: *what,
         };
         let ok = make(self.stubs.mknod(&args)).await?;
@@ -141,7 +141,7 @@ impl<T: AsyncTransport> Client<T> {
         dir: &FileHandle,
         name: impl AsRef<[u8]>,
     ) -> Result<(), ClientError> {
-        let object = self.place::<nfs_v3::Remove>(dir, name.as_ref())?;
+        let object = self.name_args::<nfs_v3::Remove>(dir, name.as_ref())?;
         make(self.stubs.remove(&Remove3args { object })).await?;
         Ok(())
     }
@@ -155,7 +155,7 @@ impl<T: AsyncTransport> Client<T> {
         dir: &FileHandle,
         name: impl AsRef<[u8]>,
     ) -> Result<(), ClientError> {
-        let object = self.place::<nfs_v3::Rmdir>(dir, name.as_ref())?;
+        let object = self.name_args::<nfs_v3::Rmdir>(dir, name.as_ref())?;
         make(self.stubs.rmdir(&Rmdir3args { object })).await?;
         Ok(())
     }
@@ -170,8 +170,8 @@ impl<T: AsyncTransport> Client<T> {
         to: (&FileHandle, &[u8]),
     ) -> Result<(), ClientError> {
         let args = Rename3args {
-            from: self.place::<nfs_v3::Rename>(from.0, from.1)?,
-            to: self.place::<nfs_v3::Rename>(to.0, to.1)?,
+            from: self.name_args::<nfs_v3::Rename>(from.0, from.1)?,
+            to: self.name_args::<nfs_v3::Rename>(to.0, to.1)?,
         };
         make(self.stubs.rename(&args)).await?;
         Ok(())
@@ -189,7 +189,7 @@ impl<T: AsyncTransport> Client<T> {
     ) -> Result<(), ClientError> {
         let args = Link3args {
             file: object.as_args(),
-            link: self.place::<nfs_v3::Link>(dir, name.as_ref())?,
+            link: self.name_args::<nfs_v3::Link>(dir, name.as_ref())?,
         };
         make(self.stubs.link(&args)).await?;
         Ok(())

@@ -17,24 +17,29 @@ use crate::wcc::Wcc;
 
 /// Reads until a buffer is full or the file ends.
 fn read_full(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let mut done = 0;
-    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match pread(file, rest, offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
+    transfer_full(bytes.len(), |done| {
+        let rest = bytes.get_mut(done..).unwrap_or_default();
+        pread(file, rest, offset + done as u64)
+    })
 }
 
-/// Writes until all bytes are written or an error occurs. Fails if no byte can be written.
+/// Writes until all bytes are written or an error occurs.
 fn write_full(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    transfer_full(bytes.len(), |done| {
+        let rest = bytes.get(done..).unwrap_or_default();
+        pwrite(file, rest, offset + done as u64)
+    })
+}
+
+/// Calls `transfer`, with the number of bytes done, until it has transferred `length` bytes,
+/// transfers none, or fails. Returns the number of bytes done, or the error if that is zero.
+fn transfer_full(
+    length: usize,
+    mut transfer: impl FnMut(usize) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
     let mut done = 0;
-    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        match pwrite(file, rest, offset + done as u64) {
+    while done < length {
+        match transfer(done) {
             Ok(0) => break,
             Ok(count) => done += count,
             Err(Errno::INTR) => {}

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
 use super::config::Config;
+use super::optional_header::OptionalHeader;
 use super::params::ConnectionParams;
 use super::requester::Requester;
 use super::responder::Responder;
@@ -555,11 +556,13 @@ impl PropertyExchange {
             return Some(bytes);
         }
         let next = self.outgoing.front().filter(|next| next.is_call)?;
-        let bytes = wire::optional(
-            buffer,
-            (next.xid, credits.requested(), MsgType::Call, next.code),
-            &next.info,
-        )?;
+        let header = OptionalHeader {
+            xid: next.xid,
+            credits: credits.requested(),
+            direction: MsgType::Call,
+            operation: next.code,
+        };
+        let bytes = header.write(&next.info, buffer)?;
         if !credits.take_one_way() {
             return None;
         }
@@ -577,11 +580,13 @@ impl PropertyExchange {
         params.version.filter(|version| *version == Version::Two)?;
         let at = self.outgoing.iter().position(|next| !next.is_call)?;
         let next = self.outgoing.get(at)?;
-        let bytes = wire::optional(
-            buffer,
-            (next.xid, credits, MsgType::Reply, next.code),
-            &next.info,
-        )?;
+        let header = OptionalHeader {
+            xid: next.xid,
+            credits,
+            direction: MsgType::Reply,
+            operation: next.code,
+        };
+        let bytes = header.write(&next.info, buffer)?;
         self.outgoing.remove(at);
         Some(bytes)
     }

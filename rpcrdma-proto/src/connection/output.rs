@@ -393,6 +393,17 @@ pub struct TransmissionIndex {
 }
 
 impl Transmit {
+    /// Returns a message that is only a header of this length.
+    pub(crate) const fn header_only(header: usize) -> Self {
+        Self {
+            owner: SendOwner::Header,
+            header,
+            inline: 0,
+            invalidate: None,
+            transmission: None,
+        }
+    }
+
     /// Returns whether this transmission completes the message.
     #[must_use]
     pub const fn is_last(&self) -> bool {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 /// The output can't be written.
 #[derive(Debug)]
 pub(crate) struct OutputError(io::Error);
@@ -53,6 +55,19 @@ macro_rules! outln {
     };
 }
 pub(crate) use outln;
+
+/// Prints an event: a line of text, or a JSON object if `is_json`.
+pub(crate) fn print_event(
+    is_json: bool,
+    text: fmt::Arguments<'_>,
+    json: impl FnOnce() -> Value,
+) -> Result<(), OutputError> {
+    if is_json {
+        line(format_args!("{}", json()))
+    } else {
+        line(text)
+    }
+}
 
 /// Prints the error of a failed command on standard error, and returns its exit status.
 pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {

@@ -20,7 +20,7 @@ use crate::block;
 use crate::device_source::{self, Locality};
 use crate::output::OutputError;
 use crate::schema::block::block1::{Client, Echo, Null};
-use crate::serve::{PORT, told_to_end};
+use crate::serve::{PORT, shutdown_flag};
 use crate::server_name::ServerName;
 use crate::units::{size_u32, time};
 use stats::PingStats;
@@ -82,7 +82,7 @@ impl Options {
             client: block::client(channel),
             arguments: vec![0x5a; self.size as usize],
             stats: PingStats::new(self.json, &driver.device().capabilities().name)?,
-            told: told_to_end()?,
+            stop: shutdown_flag()?,
             options: &self,
             server,
         };
@@ -104,7 +104,7 @@ struct Pinger<'a> {
     arguments: Vec<u8>,
     stats: PingStats,
     /// The flag that a signal sets.
-    told: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
 }
 
 /// The call in flight.
@@ -118,12 +118,12 @@ enum Pending {
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Pinger<'_> {
-    fn is_told(&self) -> bool {
-        self.told.load(Ordering::Relaxed)
+    fn must_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn is_over(&self) -> bool {
-        self.is_told() || (self.options.count != 0 && self.stats.sent >= self.options.count)
+        self.must_stop() || (self.options.count != 0 && self.stats.sent >= self.options.count)
     }
 
     /// Waits between two calls.
@@ -148,7 +148,7 @@ impl Pinger<'_> {
         let began = Instant::now();
         let call = self.begin(driver)?;
         self.stats.sent += 1;
-        while !self.is_told() {
+        while !self.must_stop() {
             driver.wait(GLANCE)?;
             while let Some(event) = self.client.transport().poll_event(driver) {
                 self.stats.notice(&event)?;

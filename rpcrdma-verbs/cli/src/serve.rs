@@ -1,7 +1,6 @@
 //! `rpcrdma serve`: a server for `rpcrdma ping` and `rpcrdma bench --connect`.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +9,13 @@ use std::time::{Duration, Instant};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use serde_json::{Value, json};
+use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::block::BlockService;
 use crate::device_source::{self, Locality};
-use crate::output::{OutputError, outln};
+use crate::output::print_event;
 use crate::units::time;
 
 /// The port of NFS over RDMA (RFC 5667).
@@ -58,12 +57,15 @@ impl Options {
         #[cfg(feature = "metrics")]
         let publishes = self.metrics.start(|| ())?.is_some();
         let mut server = block.bind(&mut driver, address, config)?;
+        // This comes before the line that says that it serves, so that no signal is missed.
+        let stop = shutdown_flag()?;
         let (address, device) = (server.local_addr(), &driver.device().capabilities().name);
-        self.print(
+        print_event(
+            self.json,
             format_args!("serving at {address} on {device}"),
             || json!({ "event": "serving", "address": address, "device": &**device }),
         )?;
-        let (told, began) = (told_to_end()?, Instant::now());
+        let began = Instant::now();
         let (mut connections, mut ends) = (0, None);
         #[cfg(feature = "metrics")]
         let mut publish_at = Instant::now();
@@ -71,7 +73,7 @@ impl Options {
             let is_over = self
                 .duration
                 .is_some_and(|duration| began.elapsed() >= duration);
-            if ends.is_none() && (is_over || told.load(Ordering::Relaxed)) {
+            if ends.is_none() && (is_over || stop.load(Ordering::Relaxed)) {
                 server.drain(&mut driver);
                 ends = Some(Instant::now());
             }
@@ -88,43 +90,31 @@ impl Options {
             if connections != server.connections().len() {
                 connections = server.connections().len();
                 let calls = block.served();
-                self.print(
+                print_event(
+                    self.json,
                     format_args!("{connections} connections, {calls} calls served"),
                     || json!({ "event": "connections", "count": connections, "calls": calls }),
                 )?;
             }
         }
         let calls = block.served();
-        self.print(
+        print_event(
+            self.json,
             format_args!("{calls} calls served"),
             || json!({ "event": "end", "calls": calls }),
         )?;
         Ok(())
     }
-
-    /// Prints a line of text, or a JSON object.
-    fn print(
-        &self,
-        text: fmt::Arguments<'_>,
-        json: impl FnOnce() -> Value,
-    ) -> Result<(), OutputError> {
-        if self.json {
-            outln!("{}", json());
-        } else {
-            outln!("{text}");
-        }
-        Ok(())
-    }
 }
 
 /// Returns the flag that SIGINT and SIGTERM set. A second signal ends the process at once.
-pub(crate) fn told_to_end() -> io::Result<Arc<AtomicBool>> {
-    let told = Arc::new(AtomicBool::new(false));
+pub(crate) fn shutdown_flag() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_shutdown(signal, 1, told.clone())?;
-        flag::register(signal, told.clone())?;
+        flag::register_conditional_shutdown(signal, 1, stop.clone())?;
+        flag::register(signal, stop.clone())?;
     }
-    Ok(told)
+    Ok(stop)
 }
 
 /// The interval at which the driver's metrics are published.

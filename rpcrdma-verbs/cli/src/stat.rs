@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::output::outln;
-use crate::serve::told_to_end;
+use crate::serve::shutdown_flag;
 use crate::server_name::{METRICS_PORT, ServerName};
 use crate::units::time;
 use exposition::Page;
@@ -44,7 +44,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 impl Options {
     pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
         let server = self.server.resolve(METRICS_PORT)?;
-        let told = told_to_end()?;
+        let stop = shutdown_flag()?;
         let mut before: Option<(Page, Instant)> = None;
         let mut count = 0;
         loop {
@@ -60,12 +60,12 @@ impl Options {
                 return Ok(());
             };
             while at.elapsed() < interval || count == self.count {
-                if count == self.count || told.load(Ordering::Relaxed) {
+                if count == self.count || stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 std::thread::sleep(GLANCE.min(interval.saturating_sub(at.elapsed())));
             }
-            if told.load(Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
         }

@@ -1,4 +1,8 @@
-//! Frozen buffers as items of messages.
+//! Conversions between buffers of this crate and [`SharedBytes`], the bytes of an item
+//! ([`Item`](xdrgen_runtime::Item)) of a message.
+//!
+//! A [`PoolSlot`] is the buffer behind such bytes. Each [`SharedBytes`] has one reference to it, as
+//! a [`SlotRef`] has: the last of either returns the slot to its pool.
 
 #![allow(
     unsafe_code,
@@ -15,9 +19,10 @@ use crate::provider::ProtectionDomainId;
 
 impl SharedBuffer for PoolSlot {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: only `From<Frozen>`, below, makes a shared buffer of a slot. While there are
-        // references beside this one nothing writes the bytes of a frozen buffer (see `Frozen`);
-        // `bytes_mut` borrows the last one mutably.
+        // SAFETY: only `From<Frozen>`, below, makes a shared buffer of a slot, and all bytes of its
+        // capacity are initialised (see `memory`). While there are references beside this one
+        // nothing writes the bytes of a frozen buffer (see `Frozen`); `bytes_mut` borrows the last
+        // one mutably.
         unsafe { self.range.bytes(self.range.capacity()) }
     }
 
@@ -28,6 +33,7 @@ impl SharedBuffer for PoolSlot {
     }
 
     fn release(self: Arc<Self>) {
+        // The drop of a `SlotRef`, unlike that of an `Arc`, returns the slot to its pool.
         drop(SlotRef::from_arc(self));
     }
 }
@@ -54,14 +60,14 @@ impl From<Frozen> for SharedBytes {
     fn from(frozen: Frozen) -> Self {
         let Frozen { buf, from, length } = frozen;
         let range = from as usize..(from + length) as usize;
-        // A frozen buffer is within its slot, so that there is always a share.
+        // A frozen buffer is within its slot, so that `new` never returns `None`.
         Self::new(buf.share.into_arc(), range).unwrap_or_default()
     }
 }
 
 impl Buf {
-    /// Returns the buffer behind a share, empty, if the buffer is registered and has no other
-    /// share. Else the share is dropped.
+    /// Returns the buffer of these bytes, with the length zero, for reuse. Returns `None`, and
+    /// drops the bytes, if their memory is not registered or something else refers to it.
     pub(crate) fn from_shared(bytes: SharedBytes) -> Option<Self> {
         let share = SlotRef::from_arc(bytes.into_buffer_arc::<PoolSlot>()?);
         let buf = PostedBuf { share, length: 0 };

@@ -9,8 +9,8 @@ use crate::check::symbols::{SymbolKind, SymbolTable, TypeSource, TypeSyntax, pri
 use crate::check::values::ValueId;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{
-    Constant, ConstantValue, Discriminant, Enum, Field, Layout, Member, ModuleDef, ModuleId,
-    Origin, Primitive, Schema, Type, TypeDef, TypeDefKind, TypeId, Union,
+    Constant, ConstantValue, Discriminant, Enum, Field, Layout, Member, MemberAlias, ModuleDef,
+    ModuleId, Origin, Primitive, Schema, Type, TypeDef, TypeDefKind, TypeId, Union,
 };
 use crate::names;
 use crate::source::{SourceMap, Span};
@@ -491,27 +491,29 @@ fn enumeration(context: &mut Context<'_, '_>, module: usize, body: &ast::EnumBod
             continue;
         };
         let name = &member.name.name;
-        let rust = names::type_name(name, &prefixes);
+        let lowered = Member {
+            name: name.clone(),
+            rust: names::type_name(name, &prefixes),
+            span: member.name.span,
+            value: number,
+        };
         match first_of.get(&number).copied() {
             Some(first) => {
                 let message = format!(
                     "`{name}` has the same value as `{}`",
                     found.members[first].name
                 );
-                let diagnostic =
-                    Diagnostic::new(Code::DuplicateEnumValue, member.name.span, message)
-                        .note_at(found.members[first].span, "first here");
+                let diagnostic = Diagnostic::new(Code::DuplicateEnumValue, lowered.span, message)
+                    .note_at(found.members[first].span, "first here");
                 context.diagnostics.report(diagnostic);
-                found.aliases.push((name.clone(), rust, first));
+                found.aliases.push(MemberAlias {
+                    member: lowered,
+                    first,
+                });
             }
             None => {
                 first_of.insert(number, found.members.len());
-                found.members.push(Member {
-                    name: name.clone(),
-                    rust,
-                    span: member.name.span,
-                    value: number,
-                });
+                found.members.push(lowered);
             }
         }
     }

@@ -109,6 +109,7 @@ fn program(
     Program {
         name: definition.name.name.clone(),
         rust: names::module_name(&definition.name.name),
+        span: definition.name.span,
         number,
         versions,
         origin: origin(context.sources, definition.span, definition.name.span),
@@ -143,6 +144,7 @@ fn version(
     Version {
         name: body.name.name.clone(),
         rust: names::module_name(&body.name.name),
+        span: body.name.span,
         number,
         procedures,
     }

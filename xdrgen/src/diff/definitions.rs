@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::Class;
 use super::compare::{Comparison, Site};
 use super::wire::{TypeRef, Wire, WordValues, wire};
-use crate::ir::{Arm, Content, Discriminant, Enum, Field, Schema, Union};
+use crate::ir::{Arm, Content, Discriminant, Enum, Field, Member, Schema, Union};
 use crate::source::Span;
 
 impl<'s> Comparison<'s> {
@@ -66,21 +66,24 @@ impl<'s> Comparison<'s> {
     pub(super) fn enums(&mut self, site: &Site, old: &Enum, new: &Enum) {
         let (before, after) = (by_value(old), by_value(new));
         let (old_values, new_values) = (by_name(old), by_name(new));
-        for (name, value, span) in members(old) {
+        for Member {
+            name, value, span, ..
+        } in old.all_members()
+        {
             let at = |new: Option<Span>| Site {
                 subject: format!("{}: the member `{name}`", site.subject),
-                old: span.or(site.old),
+                old: Some(*span),
                 new: new.or(site.new),
             };
-            match (new_values.get(name), after.get(&value)) {
-                (Some((now, span)), _) if *now != value => {
-                    let what = format!("the value is {now}, it was {value}");
-                    self.report(Class::Breaking, &at(*span), &what);
+            match (new_values.get(name.as_str()), after.get(value)) {
+                (Some(now), _) if now.value != *value => {
+                    let what = format!("the value is {}, it was {value}", now.value);
+                    self.report(Class::Breaking, &at(Some(now.span)), &what);
                 }
                 (Some(_), _) => {}
-                (None, Some((now, span))) if !old_values.contains_key(now) => {
-                    let what = format!("it was renamed to `{now}`");
-                    self.report(Class::Compatible, &at(*span), &what);
+                (None, Some(now)) if !old_values.contains_key(now.name.as_str()) => {
+                    let what = format!("it was renamed to `{}`", now.name);
+                    self.report(Class::Compatible, &at(Some(now.span)), &what);
                 }
                 // An additional name for an existing value.
                 (None, Some(_)) => {
@@ -96,15 +99,18 @@ impl<'s> Comparison<'s> {
                 }
             }
         }
-        for (name, value, span) in members(new).filter(|(name, ..)| !old_values.contains_key(name))
+        let is_new = |member: &&Member| !old_values.contains_key(member.name.as_str());
+        for Member {
+            name, value, span, ..
+        } in new.all_members().filter(is_new)
         {
             let at = Site {
                 subject: site.subject.clone(),
                 old: site.old,
-                new: span.or(site.new),
+                new: Some(*span),
             };
-            let class = match before.get(&value) {
-                Some((was, _)) if !new_values.contains_key(was) => continue,
+            let class = match before.get(value) {
+                Some(was) if !new_values.contains_key(was.name.as_str()) => continue,
                 Some(_) => Class::Compatible,
                 None if old.open => Class::Compatible,
                 None => Class::Extending,
@@ -253,26 +259,16 @@ fn arm_site(site: &Site, arm: &Arm, old: Option<Span>, new: Option<Span>) -> Sit
     }
 }
 
-/// Returns the names, values and spans of all members, including those that repeat a value.
-fn members(body: &Enum) -> impl Iterator<Item = (&str, i32, Option<Span>)> {
-    let own = body.members.iter();
-    let own = own.map(|member| (member.name.as_str(), member.value, Some(member.span)));
-    let aliases = body.aliases.iter().filter_map(|(name, _, index)| {
-        let member = body.members.get(*index)?;
-        Some((name.as_str(), member.value, None))
-    });
-    own.chain(aliases)
-}
-
-fn by_name(body: &Enum) -> HashMap<&str, (i32, Option<Span>)> {
-    members(body)
-        .map(|(name, value, span)| (name, (value, span)))
+fn by_name(body: &Enum) -> HashMap<&str, &Member> {
+    body.all_members()
+        .map(|member| (member.name.as_str(), member))
         .collect()
 }
 
-fn by_value(body: &Enum) -> HashMap<i32, (&str, Option<Span>)> {
-    let own = body.members.iter();
-    own.map(|member| (member.value, (member.name.as_str(), Some(member.span))))
+fn by_value(body: &Enum) -> HashMap<i32, &Member> {
+    body.members
+        .iter()
+        .map(|member| (member.value, member))
         .collect()
 }
 

@@ -56,11 +56,11 @@ impl<'a> Parts<'a> {
     fn of(body: &'a Enum) -> Self {
         let names: Vec<_> = body.members.iter().map(|member| &member.name).collect();
         let value = |value| Literal::i32_unsuffixed(value);
-        let aliases = body.aliases.iter().map(|(xdr, rust, first)| {
+        let aliases = body.aliases.iter().map(|alias| {
             let (doc, rust, first) = (
-                docs::part(xdr),
-                ident(rust),
-                ident(&body.members[*first].rust),
+                docs::part(&alias.member.name),
+                ident(&alias.member.rust),
+                ident(&body.members[alias.first].rust),
             );
             quote!(#doc #[allow(non_upper_case_globals)] pub const #rust: Self = Self::#first;)
         });

@@ -8,18 +8,18 @@ use arrayvec::ArrayVec;
 use super::pending::LocalChange;
 use super::{MAX_REGISTERED, PropertyExchange};
 use crate::connection::config::Properties;
+use crate::connection::optional_header::OptionalHeader;
 use crate::connection::params::ConnectionParams;
 use crate::property::{
     BasicProperty, CAPABILITIES, Disposition, PropertyResponse, PropertyValues,
     characteristic_dispositions, dispositions,
 };
+use crate::v2::MsgType;
 use crate::v2::characteristics::{self, Respxch, Updxch, Xcharval};
 use crate::v2::properties::{
     Connprop, Propval, Propvalset, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP,
     Reqprop, Resprop, Updprop,
 };
-use crate::v2::{self, MsgType, Optional, XprtHdr};
-use crate::version::Version;
 use crate::xdr::{self, Decode, Encode};
 
 // spec: xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d
@@ -126,11 +126,16 @@ impl PropertyDraft {
         credits: u32,
         answer: &PropertyResponse,
     ) -> Option<usize> {
-        let head = (xid, credits, MsgType::Reply, ROPT_RESPROP);
+        let header = OptionalHeader {
+            xid,
+            credits,
+            direction: MsgType::Reply,
+            operation: ROPT_RESPROP,
+        };
         match self {
-            Self::Properties => answer.with_properties(|response| write(buffer, head, &response)),
+            Self::Properties => answer.with_properties(|response| write(buffer, header, &response)),
             Self::Characteristics => {
-                answer.with_characteristics(|response| write(buffer, head, &response))
+                answer.with_characteristics(|response| write(buffer, header, &response))
             }
         }
     }
@@ -146,7 +151,12 @@ impl PropertyDraft {
         changed: &[LocalChange],
         ours: &PropertyValues,
     ) -> Option<(usize, usize)> {
-        let head = (xid, credits, MsgType::Call, ROPT_UPDPROP);
+        let header = OptionalHeader {
+            xid,
+            credits,
+            direction: MsgType::Call,
+            operation: ROPT_UPDPROP,
+        };
         // The current value, since a request of the peer may have changed the property once more.
         let values: ArrayVec<_, 3> = changed
             .iter()
@@ -166,7 +176,7 @@ impl PropertyDraft {
             Self::Properties => Some((
                 write(
                     buffer,
-                    head,
+                    header,
                     &Updprop {
                         now: now.as_slice().into(),
                     },
@@ -182,7 +192,7 @@ impl PropertyDraft {
                     },
                     pendclr: change.clears,
                 };
-                Some((write(buffer, head, &update)?, 1))
+                Some((write(buffer, header, &update)?, 1))
             }
         }
     }
@@ -248,11 +258,13 @@ impl PropertyExchange {
                 start: start.as_slice().into(),
                 nochg: nochg.into(),
             };
-            write(
-                buffer,
-                (xid, credits, MsgType::Call, ROPT_CONNPROP),
-                &connprop,
-            )
+            let header = OptionalHeader {
+                xid,
+                credits,
+                direction: MsgType::Call,
+                operation: ROPT_CONNPROP,
+            };
+            write(buffer, header, &connprop)
         })
     }
 
@@ -281,44 +293,24 @@ pub(super) fn write_request(
             data: word,
         })
         .collect();
-    write(
-        buffer,
-        (xid, credits, MsgType::Call, ROPT_REQPROP),
-        &Reqprop {
-            want: want.as_slice().into(),
-        },
-    )
+    let header = OptionalHeader {
+        xid,
+        credits,
+        direction: MsgType::Call,
+        operation: ROPT_REQPROP,
+    };
+    let request = Reqprop {
+        want: want.as_slice().into(),
+    };
+    write(buffer, header, &request)
 }
 
-/// The XID, credits, direction and operation of a message.
-type Head = (u32, u32, MsgType, u32);
+/// The maximum length in bytes of the content of a property operation.
+const MAX_CONTENT: usize = 1024;
 
 /// Writes an operation with its content; returns `None` if the buffer is too small.
-fn write(buffer: &mut [u8], head: Head, info: &impl Encode) -> Option<usize> {
-    let mut place = [0; 1024];
-    let bytes = info.encode_to_slice(&mut place).ok()?;
-    optional(buffer, head, place.get(..bytes)?)
-}
-
-/// Writes an operation with this content.
-pub(super) fn optional(
-    buffer: &mut [u8],
-    (xid, credit, optdir, opttype): Head,
-    optinfo: &[u8],
-) -> Option<usize> {
-    let body = v2::Body::Optional(Optional {
-        optdir,
-        opttype,
-        optinfo,
-    });
-    XprtHdr {
-        xid,
-        vers: Version::Two.number(),
-        credit,
-        body,
-    }
-    .encode_to_slice(buffer)
-    .ok()
+fn write(buffer: &mut [u8], header: OptionalHeader, content: &impl Encode) -> Option<usize> {
+    header.write_encoded::<MAX_CONTENT>(content, buffer)
 }
 
 #[cfg(test)]

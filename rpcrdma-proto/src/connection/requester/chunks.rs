@@ -29,14 +29,7 @@ pub(super) fn write(
     if request.chunks.segment_counts().is_empty() {
         return header.write(buffer).ok();
     }
-    let wire: ArrayVec<v2::Segment, MAX_CALL_SEGMENTS> = request
-        .chunks
-        .segments()
-        .iter()
-        .take(MAX_CALL_SEGMENTS)
-        .copied()
-        .map(v2::Segment::from)
-        .collect();
+    let wire = request.wire_segments();
     let mut reads = ArrayVec::<v2::ReadSegment, MAX_CALL_SEGMENTS>::new();
     let mut writes = ArrayVec::<v2::WriteChunk<'_>, MAX_RESULTS>::new();
     for (region, mine) in request.regions(&wire) {

@@ -7,7 +7,6 @@ use arrayvec::ArrayVec;
 use super::request::{CallOutcome, Request};
 use super::{RequestKind, Requester, in_state};
 use crate::chunk::{self, ChunkError};
-use crate::connection::config::MAX_CALL_SEGMENTS;
 use crate::connection::output::{
     BufferId, CallFailure, CallRegion, ReplyLocation, SendOwner, Transmit,
 };
@@ -17,7 +16,7 @@ use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCE
 use crate::connection::rtr::headers::write as write_header;
 use crate::connection::states::RequestState;
 use crate::continuation::{GroupError, ReassembledMessage, Reduction};
-use crate::placement::Layout;
+use crate::transfer::headers::PlacementTargets;
 use crate::transfer::{
     self, DataItem, GroupLimits, GroupPlan, MAX_RESULTS, PathLimits, Span, TransferMethod, headers,
 };
@@ -350,11 +349,48 @@ impl Requester {
 /// The directions of a call about its results.
 #[derive(Default)]
 struct DirectionSets<'a> {
-    of: ArrayVec<Span, MAX_RESULTS>,
+    spans: ArrayVec<Span, MAX_RESULTS>,
     items: ArrayVec<Rsditem<'a>, MAX_RESULTS>,
 }
 
-impl DirectionSets<'_> {
+impl<'w> DirectionSets<'w> {
+    /// Returns the directions of a call, which take the next regions of `regions`.
+    fn of(
+        request: &Request,
+        grouped: GroupPlan,
+        regions: &mut impl Iterator<Item = (CallRegion, &'w [v2::Segment])>,
+    ) -> Option<Self> {
+        let mut directions = Self::default();
+        let results = request.chunks.results().iter().enumerate();
+        for (at, result) in results.filter(|(at, _)| grouped.directed >> at & 1 == 1) {
+            let send = grouped.send >> at & 1 == 1;
+            let memory = if grouped.explicit >> at & 1 == 1 {
+                Some(regions.next()?.1)
+            } else {
+                None
+            };
+            let loc = match (memory, send, grouped.by_size) {
+                (None, ..) => Rsdloc::Tbsn,
+                (Some(mine), false, _) => Rsdloc::Exrw(mine.into()),
+                (Some(mine), true, None) => Rsdloc::Choice(mine.into()),
+                (Some(mine), true, Some(from)) => Rsdloc::Bysize(RsdlocBysize {
+                    dsdov: from,
+                    bsex: mine.into(),
+                }),
+            };
+            let stays = (grouped.send | grouped.explicit) >> at & 1 == 0;
+            directions.spans.try_push(result.of).ok()?;
+            directions
+                .items
+                .try_push(Rsditem {
+                    minlen: if stays { u32::MAX } else { MIN_REDUCED_LEN },
+                    loc,
+                })
+                .ok()?;
+        }
+        Some(directions)
+    }
+
     /// Returns the directions by span, for a call of `length` bytes.
     // spec: rtr-3.4-b, rtr-7.4-q, rtr-7.4-y, rtr-7.4-aa
     fn sets(&self, length: u32) -> ArrayVec<Rsdset<'_>, MAX_RESULTS> {
@@ -371,7 +407,7 @@ impl DirectionSets<'_> {
                 items: items.into(),
             })
         };
-        self.of.chunk_by(PartialEq::eq).filter_map(set).collect()
+        self.spans.chunk_by(PartialEq::eq).filter_map(set).collect()
     }
 }
 
@@ -382,35 +418,37 @@ impl DirectionSets<'_> {
 // spec: rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
 fn write(request: &Request, sending: &GroupSender, buffer: &mut [u8]) -> Option<usize> {
     let grouped = request.grouped()?;
-    let lengths: ArrayVec<u32, MAX_REDUCED> =
-        sending.placed.iter().map(|item| item.length).collect();
-    let stream: u32 = sending
-        .reduced
-        .iter()
-        .map(|item| item.length.next_multiple_of(4))
-        .sum();
-    let stream = request.length.saturating_sub(stream);
-    let layout = Layout {
-        structure: &sending.structure,
-        first_header: sending.header,
-        header: headers::CONTINUATION,
-        stream,
-        items: &lengths,
-    };
-    let targets = headers::PlacementTargets::of(layout, sending.count)?;
-    let wire: ArrayVec<v2::Segment, MAX_CALL_SEGMENTS> = request
-        .chunks
-        .segments()
-        .iter()
-        .take(MAX_CALL_SEGMENTS)
-        .copied()
-        .map(v2::Segment::from)
-        .collect();
-    let (mut items, mut directions) = (
-        ArrayVec::<Mitem<'_>, MAX_REDUCED>::new(),
-        DirectionSets::default(),
-    );
+    let targets = sending.targets()?;
+    let wire = request.wire_segments();
     let mut regions = request.regions(&wire);
+    let items = message_items(request, grouped, &targets, &mut regions)?;
+    let directions = DirectionSets::of(request, grouped, &mut regions)?;
+    let sets = directions.sets(request.length);
+    let info = Req {
+        dp: items.as_slice().into(),
+        rsd: sets.as_slice().into(),
+        count: sending.count,
+        rsbuf: grouped.reply_receives,
+        pslen: sending.section(),
+    };
+    write_header(
+        buffer,
+        sending.xid,
+        sending.credits,
+        (ROPT_XMTREQ, MsgType::Call),
+        &info,
+    )
+}
+
+/// Returns the reduced items of a call: in its transmissions, or in the next region of `regions`,
+/// from which the responder reads them.
+fn message_items<'w>(
+    request: &Request,
+    grouped: GroupPlan,
+    targets: &'w PlacementTargets,
+    regions: &mut impl Iterator<Item = (CallRegion, &'w [v2::Segment])>,
+) -> Option<ArrayVec<Mitem<'w>, MAX_REDUCED>> {
+    let mut items = ArrayVec::new();
     let mut placed = 0;
     for (at, item) in request.chunks.items().iter().enumerate() {
         let r#where = if grouped.placed >> at & 1 == 1 {
@@ -433,53 +471,7 @@ fn write(request: &Request, sending: &GroupSender, buffer: &mut [u8]) -> Option<
             })
             .ok()?;
     }
-    for (at, result) in request
-        .chunks
-        .results()
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| grouped.directed >> at & 1 == 1)
-    {
-        let send = grouped.send >> at & 1 == 1;
-        let memory = if grouped.explicit >> at & 1 == 1 {
-            Some(regions.next()?.1)
-        } else {
-            None
-        };
-        let loc = match (memory, send, grouped.by_size) {
-            (None, ..) => Rsdloc::Tbsn,
-            (Some(mine), false, _) => Rsdloc::Exrw(mine.into()),
-            (Some(mine), true, None) => Rsdloc::Choice(mine.into()),
-            (Some(mine), true, Some(from)) => Rsdloc::Bysize(RsdlocBysize {
-                dsdov: from,
-                bsex: mine.into(),
-            }),
-        };
-        let stays = (grouped.send | grouped.explicit) >> at & 1 == 0;
-        directions.of.try_push(result.of).ok()?;
-        directions
-            .items
-            .try_push(Rsditem {
-                minlen: if stays { u32::MAX } else { MIN_REDUCED_LEN },
-                loc,
-            })
-            .ok()?;
-    }
-    let sets = directions.sets(request.length);
-    let info = Req {
-        dp: items.as_slice().into(),
-        rsd: sets.as_slice().into(),
-        count: sending.count,
-        rsbuf: grouped.reply_receives,
-        pslen: sending.section(),
-    };
-    write_header(
-        buffer,
-        sending.xid,
-        sending.credits,
-        (ROPT_XMTREQ, MsgType::Call),
-        &info,
-    )
+    Some(items)
 }
 
 /// Checks each result of a reply against its direction (rtrext-02, table 2), and records the

@@ -1,7 +1,10 @@
 //! One outgoing call.
 
+use arrayvec::ArrayVec;
+
 use super::NO_DEADLINE;
 use super::call_chunks::CallChunks;
+use crate::connection::config::MAX_CALL_SEGMENTS;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
 use crate::connection::output::{CallFailure, CallRegion, Exposure, ReplyLocation};
 use crate::connection::slab::Reset;
@@ -9,6 +12,7 @@ use crate::connection::states::{RequestEvent, RequestState};
 use crate::credit::Credit;
 use crate::sizes;
 use crate::transfer::{self, CallSpec, PathLimits, TransferMethod, TransferPlan};
+use crate::v2;
 
 /// An outgoing call.
 #[derive(Debug)]
@@ -273,6 +277,18 @@ impl Request {
             })
     }
 
+    /// Returns the exposed segments as they are encoded.
+    #[inline(always)]
+    pub(super) fn wire_segments(&self) -> ArrayVec<v2::Segment, MAX_CALL_SEGMENTS> {
+        self.chunks
+            .segments()
+            .iter()
+            .take(MAX_CALL_SEGMENTS)
+            .copied()
+            .map(v2::Segment::from)
+            .collect()
+    }
+
     /// Returns whether a key belongs to memory that is exposed for the call.
     pub(super) fn owns_key(&self, key: u32) -> bool {
         self.chunks
@@ -348,21 +364,7 @@ impl Request {
 
     /// Returns the length of the header of the reply, with all segments exposed for it.
     pub(super) fn reply_header_len(&self, link: &PathLimits<'_>) -> u32 {
-        let lists = self
-            .regions(self.chunks.segments())
-            .map(|(region, segments)| {
-                let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
-                match region {
-                    CallRegion::Item(_) | CallRegion::Call => 0,
-                    CallRegion::Result(_) => count
-                        .saturating_mul(sizes::SEGMENT)
-                        .saturating_add(sizes::WRITE_CHUNK),
-                    CallRegion::Reply => count
-                        .saturating_mul(sizes::SEGMENT)
-                        .saturating_add(sizes::REPLY_CHUNK),
-                }
-            });
-        lists.fold(link.version.header_len(), u32::saturating_add)
+        self.header_len_with(0, link)
     }
 
     /// Returns the length of the header, with the exposed segments.
@@ -370,14 +372,19 @@ impl Request {
         if self.chunks.segment_counts().is_empty() {
             return link.version.header_len();
         }
+        self.header_len_with(sizes::READ_SEGMENT, link)
+    }
+
+    /// Returns the length of a header with the exposed segments, in which a segment for reading has
+    /// a length of `read_segment` bytes.
+    #[inline]
+    fn header_len_with(&self, read_segment: u32, link: &PathLimits<'_>) -> u32 {
         let lists = self
             .regions(self.chunks.segments())
             .map(|(region, segments)| {
                 let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
                 match region {
-                    CallRegion::Item(_) | CallRegion::Call => {
-                        count.saturating_mul(sizes::READ_SEGMENT)
-                    }
+                    CallRegion::Item(_) | CallRegion::Call => count.saturating_mul(read_segment),
                     CallRegion::Result(_) => count
                         .saturating_mul(sizes::SEGMENT)
                         .saturating_add(sizes::WRITE_CHUNK),

@@ -11,16 +11,14 @@ use crate::connection::output::{
     Action, BufferId, CallLocation, Event, SendOwner, ServedCallId, Transmit,
 };
 use crate::connection::queues::OutputQueues;
-use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCED};
+use crate::connection::rtr::group_sender::{GroupOutline, GroupSender};
 use crate::connection::rtr::headers::write as write_header;
 use crate::connection::rtr::reassembly::IncomingGroup;
 use crate::connection::rtr::replies::GroupedCall;
 use crate::connection::states::{ServedEvent, ServedState};
 use crate::continuation::ReassembledMessage;
-use crate::placement::Layout;
 use crate::transfer::{
     self, DirectionMatch, GroupReplyPlan, GroupReplySpec, ReplyPlan, ResultItem, TransferError,
-    headers,
 };
 use crate::v2::MsgType;
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTRESP, Resp};
@@ -413,21 +411,7 @@ fn write_group(
     sending: &GroupSender,
     buffer: &mut [u8],
 ) -> Option<usize> {
-    let lengths: ArrayVec<u32, MAX_REDUCED> =
-        sending.placed.iter().map(|item| item.length).collect();
-    let reduced: u32 = sending
-        .reduced
-        .iter()
-        .map(|item| item.length.next_multiple_of(4))
-        .sum();
-    let layout = Layout {
-        structure: &sending.structure,
-        first_header: sending.header,
-        header: headers::CONTINUATION,
-        stream: sending.length.saturating_sub(reduced),
-        items: &lengths,
-    };
-    let targets = headers::PlacementTargets::of(layout, sending.count)?;
+    let targets = sending.targets()?;
     let mut chunks = call.offered.chunks();
     let mut items = ArrayVec::<Mitem<'_>, MAX_WRITE_CHUNKS>::new();
     let mut placed = 0;

@@ -9,7 +9,8 @@ use arrayvec::ArrayVec;
 use super::headers::write_more;
 use crate::connection::output::{PayloadPiece, SendOwner, TransmissionIndex, Transmit};
 use crate::placement::{BufferStructure, Layout, MAX_BUFFER_SEGMENTS, PlacedData, Transmission};
-use crate::transfer::{self, DataItem, MAX_ITEMS, MAX_RESULTS, headers};
+use crate::transfer::headers::{self, PlacementTargets};
+use crate::transfer::{self, DataItem, MAX_ITEMS, MAX_RESULTS};
 use crate::v2::MsgType;
 use crate::v2::rtr::Cont;
 
@@ -115,19 +116,32 @@ impl GroupSender {
         self.length.saturating_sub(reduced)
     }
 
-    /// Advances to the next transmission.
-    fn advance(&mut self) {
-        let items: ArrayVec<u32, MAX_REDUCED> =
-            self.placed.iter().map(|item| item.length).collect();
-        let (stream, structure) = (self.stream_length(), &self.structure);
-        let layout = Layout {
-            structure,
+    fn placed_lengths(&self) -> ArrayVec<u32, MAX_REDUCED> {
+        self.placed.iter().map(|item| item.length).collect()
+    }
+
+    /// Returns the layout of the message, whose placed items have these lengths.
+    fn layout<'a>(&'a self, placed_lengths: &'a [u32]) -> Layout<'a> {
+        Layout {
+            structure: &self.structure,
             first_header: self.header,
             header: headers::CONTINUATION,
-            stream,
-            items: &items,
-        };
-        self.last = layout.transmissions().nth(self.sent as usize);
+            stream: self.stream_length(),
+            items: placed_lengths,
+        }
+    }
+
+    /// Returns the targets of the placed items; `None` if they are too many.
+    pub(in crate::connection) fn targets(&self) -> Option<PlacementTargets> {
+        PlacementTargets::of(self.layout(&self.placed_lengths()), self.count)
+    }
+
+    /// Advances to the next transmission.
+    fn advance(&mut self) {
+        let lengths = self.placed_lengths();
+        let layout = self.layout(&lengths);
+        let next = layout.transmissions().nth(self.sent as usize);
+        self.last = next;
         self.sent += 1;
     }
 

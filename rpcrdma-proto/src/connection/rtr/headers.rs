@@ -1,9 +1,9 @@
 //! Writes headers of rtrext-02.
 
+use crate::connection::optional_header::OptionalHeader;
 use crate::transfer::headers::MAX_INFO;
+use crate::v2::MsgType;
 use crate::v2::rtr::{Cont, ROPT_XMTCONT};
-use crate::v2::{self, MsgType, Optional, XprtHdr};
-use crate::version::Version;
 use crate::xdr::Encode;
 
 /// Writes the header of an operation; `None` if the buffer is too small.
@@ -11,26 +11,17 @@ use crate::xdr::Encode;
 pub(in crate::connection) fn write(
     buffer: &mut [u8],
     xid: u32,
-    credit: u32,
-    operation: (u32, MsgType),
-    info: &impl Encode,
+    credits: u32,
+    (operation, direction): (u32, MsgType),
+    content: &impl Encode,
 ) -> Option<usize> {
-    let mut place = [0; MAX_INFO];
-    let bytes = info.encode_to_slice(&mut place).ok()?;
-    let (opttype, optdir) = operation;
-    let body = v2::Body::Optional(Optional {
-        optdir,
-        opttype,
-        optinfo: place.get(..bytes)?,
-    });
-    XprtHdr {
+    let header = OptionalHeader {
         xid,
-        vers: Version::Two.number(),
-        credit,
-        body,
-    }
-    .encode_to_slice(buffer)
-    .ok()
+        credits,
+        direction,
+        operation,
+    };
+    header.write_encoded::<MAX_INFO>(content, buffer)
 }
 
 /// Writes the header of a transmission that continues a message.
@@ -38,9 +29,9 @@ pub(in crate::connection) fn write(
 pub(in crate::connection) fn write_more(
     buffer: &mut [u8],
     xid: u32,
-    credit: u32,
+    credits: u32,
     direction: MsgType,
     more: Cont,
 ) -> Option<usize> {
-    write(buffer, xid, credit, (ROPT_XMTCONT, direction), &more)
+    write(buffer, xid, credits, (ROPT_XMTCONT, direction), &more)
 }

@@ -524,13 +524,7 @@ impl Session {
             &optional,
         )?;
         self.extension.as_mut()?.reports.pop_front();
-        Some(Transmit {
-            owner: SendOwner::Header,
-            header,
-            inline: 0,
-            invalidate: None,
-            transmission: None,
-        })
+        Some(Transmit::header_only(header))
     }
 
     /// Returns the pieces that follow the header of the message that was polled last, in order.

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::connection::config::Role;
-use crate::connection::output::{Action, Event, SendOwner, Transmit};
+use crate::connection::output::{Action, Event, Transmit};
 use crate::connection::requester::{NO_DEADLINE, RequestKind};
 use crate::connection::responder::ReplyLimits;
 use crate::connection::rtr::extension::{ExtensionParts, RtrExtension};
@@ -266,13 +266,7 @@ impl Session {
         let header = exchange.transmit(buffer, link, requests, serving)?;
         link.peer_answered = true;
         self.on_capabilities();
-        Some(Transmit {
-            owner: SendOwner::Header,
-            header,
-            inline: 0,
-            invalidate: None,
-            transmission: None,
-        })
+        Some(Transmit::header_only(header))
     }
 
     #[cold]
@@ -287,13 +281,7 @@ impl Session {
             refusal.vers == Version::Two.number() && !matches!(error, PeerError::Versions { .. });
         self.params.peer_answered |= of_two;
         self.pending_errors.pop_front();
-        Some(Transmit {
-            owner: SendOwner::Header,
-            header,
-            inline: 0,
-            invalidate: None,
-            transmission: None,
-        })
+        Some(Transmit::header_only(header))
     }
 
     /// Admits waiting calls.

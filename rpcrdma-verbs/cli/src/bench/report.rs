@@ -1,6 +1,7 @@
 //! The report, as text or as JSON.
 
 use std::error::Error;
+use std::fmt;
 use std::io::{self, Write};
 
 use super::{Costs, Measurement, Operation, Options, Reference};
@@ -148,6 +149,39 @@ fn text(
     others: &References,
     sums: &Totals,
 ) -> io::Result<()> {
+    settings(out, options)?;
+    let [least, median, most] = sums.calls;
+    writeln!(
+        out,
+        "    {median:.0} ns for each call on its thread ({least:.0} to {most:.0}), {:.0} calls in \
+        a second, {:.0} MB/s",
+        sums.rate,
+        sums.bytes_per_second / 1e6
+    )?;
+    references(out, options, others, median)?;
+    let [half, ninety, ninety_nine, last] = sums.percentiles;
+    writeln!(
+        out,
+        "    {half:.1} us from call to reply at the median, {ninety:.1} at 90 %, {ninety_nine:.1} \
+        at 99 %, {last:.1} at 99.9 %"
+    )?;
+    if let Some(costs) = &sums.costs {
+        writeln!(out, "    each call: {costs}")?;
+    }
+    let ends = if options.apart || options.connect.is_some() {
+        "at the client's end"
+    } else {
+        "both ends together"
+    };
+    writeln!(
+        out,
+        "    {} bytes registered for each connection, {ends}",
+        sums.memory
+    )
+}
+
+/// Writes the line with the settings of the measurement.
+fn settings(out: &mut impl Write, options: &Options) -> io::Result<()> {
     let Options {
         operation,
         size,
@@ -175,21 +209,21 @@ fn text(
     if let Some(delay) = options.delay {
         write!(out, ", {delay:?} from end to end")?;
     }
-    writeln!(out, ":")?;
-    let [least, median, most] = sums.calls;
-    writeln!(
-        out,
-        "    {median:.0} ns for each call on its thread ({least:.0} to {most:.0}), {:.0} calls in \
-        a second, {:.0} MB/s",
-        sums.rate,
-        sums.bytes_per_second / 1e6
-    )?;
-    let same = if *operation == Operation::Echo {
-        "messages"
-    } else {
-        "transfers"
-    };
+    writeln!(out, ":")
+}
+
+/// Writes a line for each reference, compared with the `median` time of a call.
+fn references(
+    out: &mut impl Write,
+    options: &Options,
+    others: &References,
+    median: f64,
+) -> io::Result<()> {
     if let Some([least, raw, most]) = others.raw {
+        let same = match options.operation {
+            Operation::Echo => "messages",
+            Operation::Read | Operation::Write => "transfers",
+        };
         let times = median / raw;
         writeln!(
             out,
@@ -215,37 +249,25 @@ fn text(
     if let Some(tokio) = others.tokio {
         writeln!(out, "    {tokio:.0} ns for each call with futures on tokio")?;
     }
-    let [half, ninety, ninety_nine, last] = sums.percentiles;
-    writeln!(
-        out,
-        "    {half:.1} us from call to reply at the median, {ninety:.1} at 90 %, {ninety_nine:.1} \
-        at 99 %, {last:.1} at 99.9 %"
-    )?;
-    if let Some(Costs {
-        round_trips,
-        messages,
-        moves,
-        posts,
-        completions,
-        exposed,
-        copied,
-    }) = sums.costs
-    {
-        writeln!(
-            out,
-            "    each call: {round_trips:.2} round trips, {messages:.2} messages, {moves:.2} RDMA \
-             Reads and Writes, {posts:.2} work requests, {completions:.2} completions, \
-             {exposed:.2} regions exposed, {copied:.0} bytes copied"
-        )?;
+    Ok(())
+}
+
+impl fmt::Display for Costs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            round_trips,
+            messages,
+            moves,
+            posts,
+            completions,
+            exposed,
+            copied,
+        } = self;
+        write!(
+            f,
+            "{round_trips:.2} round trips, {messages:.2} messages, {moves:.2} RDMA Reads and \
+            Writes, {posts:.2} work requests, {completions:.2} completions, {exposed:.2} regions \
+            exposed, {copied:.0} bytes copied"
+        )
     }
-    let ends = if options.apart || options.connect.is_some() {
-        "at the client's end"
-    } else {
-        "both ends together"
-    };
-    writeln!(
-        out,
-        "    {} bytes registered for each connection, {ends}",
-        sums.memory
-    )
 }

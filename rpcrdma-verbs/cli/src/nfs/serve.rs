@@ -1,17 +1,17 @@
 //! `rpcrdma nfs serve`: serves exports over TCP and RDMA until a signal arrives.
 
 use std::error::Error;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 use oncrpc::{ReplyCache, ServerControl};
 use rpcrdma_nfs::{Export, ExportTable, FileSystem, MemoryFileSystem, router};
 use rpcrdma_verbs::provider::Device as _;
 use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{RunningServers, ServerBuilder, ServerConfig};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::TCP_PORT;
@@ -20,7 +20,7 @@ use super::notify::notify;
 use super::offer::Offer;
 use super::registration::Registration;
 use crate::device_source::{self, Locality, address, traffic_class};
-use crate::output::{OutputError, UsageError, outln};
+use crate::output::{OutputError, UsageError, outln, print_event};
 use crate::serve::{GRACE, PORT};
 
 /// The label of the server in metrics.
@@ -113,7 +113,8 @@ impl Serve {
             listed.map_err(|error| format!("{}: {error}", export.dir.display()))?;
         }
         let count = exports.len();
-        Ok(self.print(
+        Ok(print_event(
+            self.json,
             format_args!("the configuration is valid: exports={count}"),
             || json!({ "event": "valid", "exports": count }),
         )?)
@@ -140,7 +141,8 @@ impl Serve {
 
         while signals.next().await == SignalAction::Reload {
             match self.reload(&exports, &control, make) {
-                Ok(count) => self.print(
+                Ok(count) => print_event(
+                    self.json,
                     format_args!("reloaded exports={count}"),
                     || json!({ "event": "reloaded", "exports": count }),
                 )?,
@@ -148,28 +150,22 @@ impl Serve {
             }
         }
         notify("STOPPING=1");
-        self.print(format_args!("draining"), || json!({ "event": "draining" }))?;
+        print_event(
+            self.json,
+            format_args!("draining"),
+            || json!({ "event": "draining" }),
+        )?;
         drop(registration);
         tokio::select! {
             drained = server.drain() => drained?,
             () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),
             () = signals.end() => return Err("stopped before all calls had replies".into()),
         }
-        self.print(format_args!("drained"), || json!({ "event": "drained" }))?;
-        Ok(())
-    }
-
-    /// Prints a line of text, or a JSON object.
-    fn print(
-        &self,
-        text: fmt::Arguments<'_>,
-        json: impl FnOnce() -> Value,
-    ) -> Result<(), OutputError> {
-        if self.json {
-            outln!("{}", json());
-        } else {
-            outln!("{text}");
-        }
+        print_event(
+            self.json,
+            format_args!("drained"),
+            || json!({ "event": "drained" }),
+        )?;
         Ok(())
     }
 

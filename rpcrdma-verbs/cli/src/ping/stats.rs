@@ -6,9 +6,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hdrhistogram::errors::CreationError;
 use rpcrdma_verbs::LocalEvent;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::output::{OutputError, outln};
+use crate::output::{OutputError, outln, print_event};
 
 /// Statistics of the calls and of the connection, in constant memory.
 pub(super) struct PingStats {
@@ -43,27 +43,14 @@ impl PingStats {
         self.answered > 0 && self.failed == 0
     }
 
-    /// Prints a line of text, or a JSON object.
-    fn print(
-        &self,
-        text: fmt::Arguments<'_>,
-        json: impl FnOnce() -> Value,
-    ) -> Result<(), OutputError> {
-        if self.json {
-            outln!("{}", json());
-        } else {
-            outln!("{text}");
-        }
-        Ok(())
-    }
-
     /// Prints an event of the connection.
     pub(super) fn notice(&mut self, event: &LocalEvent) -> Result<(), OutputError> {
         match event {
             LocalEvent::Connected(version) => {
                 self.connections += 1;
                 let (version, device) = (version.number(), &self.device);
-                self.print(
+                print_event(
+                    self.json,
                     format_args!("connected on {device}, Version {version}"),
                     || json!({ "event": "connected", "version": version, "device": device }),
                 )
@@ -73,7 +60,8 @@ impl PingStats {
                 let why = error
                     .as_ref()
                     .map_or_else(|| reason.to_string(), ToString::to_string);
-                self.print(
+                print_event(
+                    self.json,
                     format_args!("no connection: {why}"),
                     || json!({ "event": "disconnected", "reason": why }),
                 )
@@ -88,7 +76,8 @@ impl PingStats {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.times.saturating_record(nanos);
         let (call, micros) = (self.sent, took.as_secs_f64() * 1e6);
-        self.print(
+        print_event(
+            self.json,
             format_args!("{text}: call {call}, {micros:.1} us"),
             || json!({ "event": "reply", "call": call, "us": micros }),
         )
@@ -98,7 +87,8 @@ impl PingStats {
     pub(super) fn failed(&mut self, error: &dyn fmt::Display) -> Result<(), OutputError> {
         self.failed += 1;
         let call = self.sent;
-        self.print(
+        print_event(
+            self.json,
             format_args!("call {call}: {error}"),
             || json!({ "event": "failure", "call": call, "error": error.to_string() }),
         )
@@ -132,7 +122,8 @@ impl PingStats {
             let [min, p50, p99, max] = all?;
             Some(json!({ "min": min, "p50": p50, "p99": p99, "max": max }))
         };
-        self.print(
+        print_event(
+            self.json,
             format_args!(
                 "{sent} calls: {answered} answered, {failed} failed; {connections} connections, \
                 {lost} times none"

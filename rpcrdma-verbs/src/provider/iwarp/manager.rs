@@ -22,7 +22,7 @@ use crate::provider::common::receives::ReceiveQueue;
 use crate::provider::common::wakeup::{invalid, system};
 use crate::provider::{
     Cause, ConnectionEvent, ConnectionManager, MAX_PRIVATE_DATA, QueuePairConfig, Queues, Result,
-    VerbError,
+    VerbError, check_private_data,
 };
 
 /// The connection manager of iWARP over TCP.
@@ -58,16 +58,6 @@ const POLLS: u32 = 8;
 
 /// The maximum connections that one poll accepts.
 const ACCEPTS: usize = 16;
-
-fn fits(verb: &'static str, private_data: &[u8]) -> Result<()> {
-    if private_data.len() <= MAX_PRIVATE_DATA {
-        return Ok(());
-    }
-    Err(VerbError {
-        verb,
-        cause: Cause::PrivateData,
-    })
-}
 
 impl IwarpConnectionManager {
     pub(super) fn new(device: IwarpDevice) -> Result<Self> {
@@ -395,7 +385,7 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
         queues: Queues<'_, IwarpDevice>,
         private_data: &[u8],
     ) -> Result<IwarpQueuePair> {
-        fits("connect", private_data)?;
+        check_private_data("connect", private_data)?;
         let pair = self.create("connect", config, queues, None)?;
         let token = self.token();
         let begun = MpaInitiator::new(self.options(pair.qp.depths, private_data));
@@ -438,7 +428,7 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
         queue_pair: &IwarpQueuePair,
         private_data: &[u8],
     ) -> Result<()> {
-        fits("accept", private_data)?;
+        check_private_data("accept", private_data)?;
         let wrong_state = || VerbError {
             verb: "accept",
             cause: Cause::State,

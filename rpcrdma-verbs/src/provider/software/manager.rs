@@ -12,6 +12,7 @@ use crate::provider::common::receives::ReceiveQueue;
 use crate::provider::common::wakeup::invalid;
 use crate::provider::{
     self, Cause, ConnectionEvent, MAX_PRIVATE_DATA, QueuePairConfig, Queues, Result, VerbError,
+    check_private_data,
 };
 
 /// The connection manager of the software fabric.
@@ -83,17 +84,6 @@ impl Drop for SoftwareConnectionManager {
     }
 }
 
-fn fits(verb: &'static str, private_data: &[u8]) -> Result<()> {
-    if private_data.len() <= MAX_PRIVATE_DATA {
-        Ok(())
-    } else {
-        Err(VerbError {
-            verb,
-            cause: Cause::PrivateData,
-        })
-    }
-}
-
 impl provider::ConnectionManager<SoftwareDevice> for SoftwareConnectionManager {
     type Request = SoftwareConnectRequest;
 
@@ -117,7 +107,7 @@ impl provider::ConnectionManager<SoftwareDevice> for SoftwareConnectionManager {
         queues: Queues<'_, SoftwareDevice>,
         private_data: &[u8],
     ) -> Result<SoftwareQueuePair> {
-        fits("connect", private_data)?;
+        check_private_data("connect", private_data)?;
         let fabric: &Arc<Fabric> = &self.device.fabric;
         let end = self.end("connect", config, queues)?;
         let number = end.number;
@@ -172,7 +162,7 @@ impl provider::ConnectionManager<SoftwareDevice> for SoftwareConnectionManager {
         queue_pair: &SoftwareQueuePair,
         private_data: &[u8],
     ) -> Result<()> {
-        fits("accept", private_data)?;
+        check_private_data("accept", private_data)?;
         let prepared = Arc::ptr_eq(&queue_pair.link, &request.link) && queue_pair.side == 1;
         let established = prepared
             && request.link.establish(|first, second| {

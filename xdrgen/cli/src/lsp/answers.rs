@@ -184,7 +184,9 @@ pub(crate) fn definition(
 ) -> Option<Value> {
     let here = project::document(compilation, path)?;
     let symbol = symbols::symbol_at(compilation, here, offset)?;
-    let (document, range) = symbol.place(compilation.sources())?;
+    let sources = compilation.sources();
+    let document = sources.document_of(symbol.span);
+    let range = sources.document_range(symbol.span);
     // The definitions of a prelude are not in a file.
     let path = document_path(document);
     if buffers.get(&path).is_none() && !path.is_file() {
@@ -201,10 +203,10 @@ pub(crate) fn document_symbols(compilation: &Compilation, buffers: &Buffers, pat
     };
     let mut places = Places::new(compilation.sources(), buffers);
     let symbols = symbols::of_document(compilation, id).into_iter();
-    let symbols = symbols.filter_map(|symbol| {
-        let (uri, range) = places.of(symbol.span?);
+    let symbols = symbols.map(|symbol| {
+        let (uri, range) = places.of(symbol.span);
         let location = json!({ "uri": uri, "range": range });
-        Some(json!({ "name": symbol.name, "kind": symbol.lsp_kind(), "location": location }))
+        json!({ "name": symbol.name, "kind": symbol.lsp_kind(), "location": location })
     });
     symbols.collect()
 }

@@ -1,7 +1,11 @@
-//! Finds the definition that a word of a document refers to.
+//! Finds the definition that a word of a document refers to, and lists the definitions of a
+//! document, for the LSP requests `hover`, `definition` and `documentSymbol`.
 //!
 //! Words are looked up by name, so that names in running text and in copies of definitions are
-//! found like names in XDR.
+//! found like names in XDR. Fields are found by position, and only at their definition, because
+//! structs can have fields of the same name.
+//!
+//! Offsets and ranges are in bytes of the document; `lines` converts the positions of LSP.
 
 use xdrgen_build::Compilation;
 use xdrgen_build::ir::{
@@ -13,8 +17,8 @@ use xdrgen_build::source::{Document, DocumentId, SourceMap, Span};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Symbol<'c> {
     pub(crate) name: &'c str,
-    /// The span of the name, if the schema has it.
-    pub(crate) span: Option<Span>,
+    /// The span of the name.
+    pub(crate) span: Span,
     /// The enclosing definition.
     pub(crate) origin: &'c Origin,
     pub(crate) kind: SymbolKind<'c>,
@@ -85,7 +89,7 @@ impl<'c> Finder<'c> {
             })?;
             Some(Symbol {
                 name: &field.name,
-                span: Some(field.span),
+                span: field.span,
                 origin: &definition.origin,
                 kind: SymbolKind::Field(definition),
             })
@@ -113,7 +117,7 @@ impl<'c> Finder<'c> {
     fn symbols(&self, module: &'c ModuleDef) -> impl Iterator<Item = Symbol<'c>> {
         let constants = module.constants.iter().map(|constant| Symbol {
             name: &constant.name,
-            span: Some(constant.span),
+            span: constant.span,
             origin: &constant.origin,
             kind: SymbolKind::Constant(&constant.value),
         });
@@ -138,50 +142,44 @@ fn is_written(symbol: &Symbol<'_>) -> bool {
 fn of_type(definition: &TypeDef) -> Symbol<'_> {
     Symbol {
         name: &definition.name,
-        span: Some(definition.span),
+        span: definition.span,
         origin: &definition.origin,
         kind: SymbolKind::Type(definition),
     }
 }
 
-/// Returns the members of an enum.
+/// Returns the members of an enum; none for other types.
 fn members(definition: &TypeDef) -> Vec<Symbol<'_>> {
     let TypeDefKind::Enum(body) = &definition.kind else {
         return Vec::new();
     };
-    let symbol = |name, span, value| Symbol {
-        name,
-        span,
+    let members = body.all_members().map(|member| Symbol {
+        name: &member.name,
+        span: member.span,
         origin: &definition.origin,
-        kind: SymbolKind::Member(definition, value),
-    };
-    let members = body.members.iter();
-    let members = members.map(|member| symbol(&member.name, Some(member.span), member.value));
-    let aliases = body.aliases.iter().filter_map(|(name, _, earlier)| {
-        let earlier = body.members.get(*earlier)?;
-        Some(symbol(name, None, earlier.value))
+        kind: SymbolKind::Member(definition, member.value),
     });
-    members.chain(aliases).collect()
+    members.collect()
 }
 
 /// Returns a program, its versions and their procedures.
 fn of_program(program: &Program) -> Vec<Symbol<'_>> {
     let mut symbols = vec![Symbol {
         name: &program.name,
-        span: None,
+        span: program.span,
         origin: &program.origin,
         kind: SymbolKind::Program(program.number),
     }];
     for version in &program.versions {
         symbols.push(Symbol {
             name: &version.name,
-            span: None,
+            span: version.span,
             origin: &program.origin,
             kind: SymbolKind::Version(version.number),
         });
         symbols.extend(version.procedures.iter().map(|procedure| Symbol {
             name: &procedure.name,
-            span: Some(procedure.span),
+            span: procedure.span,
             origin: &procedure.origin,
             kind: SymbolKind::Procedure(procedure.number),
         }));
@@ -189,8 +187,8 @@ fn of_program(program: &Program) -> Vec<Symbol<'_>> {
     symbols
 }
 
-/// Returns all definitions of a document, in document order, without those whose name the compiler
-/// has generated.
+/// Returns the definitions of a document, with the members of enums, in document order. Fields, and
+/// types whose name the compiler has generated, are left out.
 pub(crate) fn of_document(compilation: &Compilation, document: DocumentId) -> Vec<Symbol<'_>> {
     let finder = Finder {
         sources: compilation.sources(),
@@ -199,70 +197,44 @@ pub(crate) fn of_document(compilation: &Compilation, document: DocumentId) -> Ve
     };
     let modules = compilation.schema().modules.iter();
     let all = modules.flat_map(|module| finder.symbols(module));
-    let here = all.filter(|symbol| symbol.span.is_some_and(|span| finder.is_here(span)));
+    let here = all.filter(|symbol| finder.is_here(symbol.span));
     let mut symbols: Vec<Symbol<'_>> = here.filter(is_written).collect();
     symbols.sort_by_key(|symbol| symbol.span);
     symbols
 }
 
 impl Symbol<'_> {
-    /// Returns the document and the range of the definition's name. If the name has no span,
-    /// searches for it from the line of its definition on.
-    pub(crate) fn place<'c>(
-        &self,
-        sources: &'c SourceMap,
-    ) -> Option<(&'c Document, std::ops::Range<usize>)> {
-        if let Some(span) = self.span {
-            return Some((sources.document_of(span), sources.document_range(span)));
-        }
-        let mut documents = sources.documents();
-        let (_, document) =
-            documents.find(|(_, document)| document.title() == self.origin.document)?;
-        let start = document.line_range(self.origin.line).start;
-        let rest = document.text().get(start..)?;
-        let mut found = rest.match_indices(self.name).map(|(at, _)| start + at);
-        let range = found.find_map(|at| {
-            word_at(document.text(), at).filter(|range| range.len() == self.name.len())
-        })?;
-        Some((document, range))
-    }
-
     /// Returns the hover text in Markdown: the XDR, properties from the schema, and the source.
     pub(crate) fn hover(&self) -> String {
         let xdr = self.origin.xdr.trim_end().replace("```", "'''");
-        let mut text = format!("```xdr\n{xdr}\n```\n");
-        if let Some(fact) = self.fact() {
-            text += &format!("\n{fact}\n");
-        }
-        text += &format!("\n{}\n", source(self.origin));
-        text
+        let (summary, source) = (self.summary(), source(self.origin));
+        format!("```xdr\n{xdr}\n```\n\n{summary}\n\n{source}\n")
     }
 
-    fn fact(&self) -> Option<String> {
+    /// Returns the properties from the schema that the kind of symbol has, such as its value.
+    fn summary(&self) -> String {
         let name = self.name;
         match self.kind {
-            SymbolKind::Constant(value) => Some(match value.number() {
+            SymbolKind::Constant(value) => match value.number() {
                 Some(number) if number >= 0 => format!("`{name}` = {number} ({number:#x})"),
                 _ => format!("`{name}` = {value}"),
-            }),
-            SymbolKind::Type(definition) => Some(format!(
-                "{} Rust: `{}`",
-                size(&definition.layout),
-                definition.rust
-            )),
+            },
+            SymbolKind::Type(definition) => {
+                format!("{} Rust: `{}`", size(&definition.layout), definition.rust)
+            }
             SymbolKind::Field(definition) => {
-                Some(format!("`{name}` is a field of `{}`", definition.name))
+                format!("`{name}` is a field of `{}`", definition.name)
             }
             SymbolKind::Member(definition, value) => {
-                Some(format!("`{name}` = {value}, of `{}`", definition.name))
+                format!("`{name}` = {value}, of `{}`", definition.name)
             }
-            SymbolKind::Program(number) => Some(format!("Program {number} ({number:#x})")),
-            SymbolKind::Version(number) => Some(format!("Version {number}")),
-            SymbolKind::Procedure(number) => Some(format!("Procedure {number}")),
+            SymbolKind::Program(number) => format!("Program {number} ({number:#x})"),
+            SymbolKind::Version(number) => format!("Version {number}"),
+            SymbolKind::Procedure(number) => format!("Procedure {number}"),
         }
     }
 
-    /// Returns the number of the symbol's kind in LSP.
+    /// Returns the symbol's kind as a `SymbolKind` of LSP 3.17.
     pub(crate) fn lsp_kind(&self) -> u32 {
         match self.kind {
             SymbolKind::Constant(_) => 14,

@@ -130,7 +130,9 @@ fn symbols_of_a_document() {
         .collect();
     assert_eq!(
         names,
-        ["LIMIT", "point", "color", "RED", "BLUE", "line", "NULL"]
+        [
+            "LIMIT", "point", "color", "RED", "BLUE", "line", "PING", "ONE", "NULL"
+        ]
     );
 }
 
