@@ -170,43 +170,56 @@ fn threads_share_one_cache() {
 /// not retransmitted.
 #[test]
 fn another_port_is_another_client() {
-    run(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = listener.local_addr().unwrap().to_string();
-        let (channel, runner) = channel(&server, ClientConfig::new());
-        tokio::spawn(runner);
-        let kv = Client::new(channel);
-        let always = kv.fail(&9).resend(ALWAYS).into_future();
-        let (mut first, local) = listener.accept().await.unwrap();
-        read_record(&mut first).await;
-        let idempotent = tokio::spawn({
-            let kv = kv.clone();
-            async move { kv.null().await }
-        });
-        // The port is free for the server's end only after the client has closed its own.
-        drop((first, listener));
-        let taken = loop {
-            let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            if socket.bind(local).is_ok() {
-                break socket.listen(1).unwrap();
-            }
-            tokio::task::yield_now().await;
-        };
-        let listener = TcpListener::bind(&server).await.unwrap();
-        let (mut second, other) = listener.accept().await.unwrap();
-        assert_ne!(other, local);
-        let error = always.await.unwrap_err();
-        assert!(
-            matches!(error.kind(), CallErrorKind::ConnectionLost(_)),
-            "{error}"
-        );
-        assert_eq!(error.execution(), Execution::Unknown);
-        // NULL may be executed twice.
-        let call = read_record(&mut second).await;
-        send_record(&mut second, &reply_to(&call, &[])).await;
-        idempotent.await.unwrap().unwrap();
-        drop(taken);
+    run(async { while !loses_its_port().await {} });
+}
+
+/// Returns false if the client's port cannot be taken: for a minute after its end, a connection of
+/// another program keeps the ports of its two ends.
+async fn loses_its_port() -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    let (channel, runner) = channel(&server, ClientConfig::new());
+    tokio::spawn(runner);
+    let kv = Client::new(channel);
+    let always = kv.fail(&9).resend(ALWAYS).into_future();
+    let (mut first, local) = listener.accept().await.unwrap();
+    read_record(&mut first).await;
+    let idempotent = tokio::spawn({
+        let kv = kv.clone();
+        async move { kv.null().await }
     });
+    // The port is free for the server's end only after the client has closed its own.
+    drop((first, listener));
+    let taking = tokio::time::timeout(Duration::from_millis(300), taken(local));
+    let Ok(taken) = taking.await else {
+        return false;
+    };
+    let listener = TcpListener::bind(&server).await.unwrap();
+    let (mut second, other) = listener.accept().await.unwrap();
+    assert_ne!(other, local);
+    let error = always.await.unwrap_err();
+    assert!(
+        matches!(error.kind(), CallErrorKind::ConnectionLost(_)),
+        "{error}"
+    );
+    assert_eq!(error.execution(), Execution::Unknown);
+    // NULL may be executed twice.
+    let call = read_record(&mut second).await;
+    send_record(&mut second, &reply_to(&call, &[])).await;
+    idempotent.await.unwrap().unwrap();
+    drop(taken);
+    true
+}
+
+/// Waits until a port is free, and takes it.
+async fn taken(local: SocketAddr) -> TcpListener {
+    loop {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        if socket.bind(local).is_ok() {
+            break socket.listen(1).unwrap();
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Returns the options of a server that keeps replies for this time.
