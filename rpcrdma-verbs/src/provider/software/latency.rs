@@ -32,6 +32,7 @@ pub(super) struct Latency {
     next: AtomicU64,
     agenda: Mutex<Schedule>,
     changed: Condvar,
+    executed: Condvar,
 }
 
 /// The clock of a fabric, in nanoseconds since it was created.
@@ -47,8 +48,20 @@ enum Clock {
 struct Schedule {
     /// The connections with due work, by time and number.
     due: BTreeMap<(Time, u32), Weak<dyn Progress>>,
+    /// The number of connections whose due work is being executed: more may become due.
+    executing: usize,
     thread: Option<JoinHandle<()>>,
     ended: bool,
+}
+
+/// The execution of a connection's due work.
+struct Execution<'l>(&'l Latency);
+
+impl Drop for Execution<'_> {
+    fn drop(&mut self) {
+        self.0.lock().executing -= 1;
+        self.0.executed.notify_all();
+    }
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -71,6 +84,7 @@ impl Latency {
             next: AtomicU64::new(NEVER),
             agenda: Mutex::default(),
             changed: Condvar::new(),
+            executed: Condvar::new(),
         })
     }
 
@@ -81,13 +95,20 @@ impl Latency {
         })
     }
 
-    /// Moves a manual clock to the time of the next due work. Returns the time since the fabric was
-    /// created, or `None` if no work is due, or if the clock is the system's.
+    /// Moves a manual clock to the time of the next due work, once no thread executes such work.
+    /// Returns the time since the fabric was created, or `None` if no work is due, or if the clock
+    /// is the system's.
     pub(super) fn advance(&self) -> Option<Duration> {
         let Clock::Manual(now) = &self.clock else {
             return None;
         };
-        let _agenda = self.lock();
+        let mut agenda = self.lock();
+        while agenda.executing > 0 {
+            agenda = self
+                .executed
+                .wait(agenda)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
         let next = match self.next.load(Ordering::Acquire) {
             NEVER => return None,
             next => next - Time::MIN.get(),
@@ -139,7 +160,9 @@ impl Latency {
     /// Executes due work.
     pub(super) fn deliver(&self) {
         while let Some(link) = self.due() {
+            let execution = Execution(self);
             link.progress();
+            drop((link, execution));
         }
     }
 
@@ -160,6 +183,7 @@ impl Latency {
         {
             found = first.remove().upgrade();
         }
+        agenda.executing += usize::from(found.is_some());
         self.note(&agenda);
         found
     }
