@@ -3,8 +3,8 @@
 
 # shellcheck source=../tests/packages.bash
 . tests/packages.bash
-# shellcheck source=../tests/optimised.bash
-. tests/optimised.bash
+# shellcheck source=../tests/features.bash
+. tests/features.bash
 
 # Backtraces need the lines and nothing more: writing the rest of the debug information takes a
 # minute.

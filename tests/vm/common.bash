@@ -3,8 +3,8 @@
 
 # shellcheck source=../packages.bash
 . "$here/../packages.bash"
-# shellcheck source=../optimised.bash
-. "$here/../optimised.bash"
+# shellcheck source=../features.bash
+. "$here/../features.bash"
 
 # $1: a folder, which is packed into the archive $2. It is not compressed, because an emulated
 # machine would take longer.

@@ -3,7 +3,18 @@
 mod common;
 
 use common::{Folder, check};
+use xdrgen_build::diagnostic::Diagnostic;
 use xdrgen_build::{Code, Compilation, Config, Module, Style};
+
+/// Returns the only error of a compilation.
+fn only_error(compilation: &Compilation) -> &Diagnostic {
+    let found = compilation.diagnostics().iter();
+    let found: Vec<_> = found.filter(|found| found.is_error()).collect();
+    let [error] = found[..] else {
+        panic!("{}", compilation.report(Style::Plain));
+    };
+    error
+}
 
 /// Returns the constants of the only module, with their values.
 fn constants(compilation: &Compilation) -> Vec<(String, i128)> {
@@ -309,8 +320,8 @@ fn a_define_may_have_operators() {
         ];
         let lines: String = lines.into_iter().map(define).collect();
         let compilation = check(&format!(
-            "{lines}struct s {{ opaque a[MAX_NAMES]; opaque b[NEXT]; opaque c[LONG]; opaque d[HEX]; \
-             opaque e[HALF]; }};\n"
+            "{lines}struct s {{ opaque a[MAX_NAMES]; opaque b[NEXT]; opaque c[LONG]; \
+             opaque d[HEX]; opaque e[HALF]; }};\n"
         ));
         let found = constants(&compilation);
         for (name, value) in [
@@ -357,15 +368,12 @@ fn a_define_without_a_use_is_no_error() {
         ("#define SIZES size", "SIZES a;"),
     ] {
         let xdr = format!(
-            "{line}\nconst SIZE = 3;\ntypedef int SIZED;\ntypedef int size;\nstruct s {{ {text} }};\n"
+            "{line}\nconst SIZE = 3;\ntypedef int SIZED;\ntypedef int size;\n\
+             struct s {{ {text} }};\n"
         );
         let compilation = check(&xdr);
         let report = compilation.report(Style::Plain);
-        let found = compilation.diagnostics().iter();
-        let found: Vec<_> = found.filter(|found| found.is_error()).collect();
-        let [error] = found[..] else {
-            panic!("{report}");
-        };
+        let error = only_error(&compilation);
         assert!(error.fixes.is_empty(), "{report}");
         let place = error.notes[0].span.expect("a place");
         assert_eq!(compilation.sources().slice(place), "SIZES", "{report}");
@@ -377,11 +385,7 @@ fn a_define_without_a_use_is_no_error() {
 fn a_name_in_a_define_has_a_place() {
     let compilation =
         check("#define MAX_NAME 16\n#define DOUBLE (2 * MAX_NAM)\ntypedef opaque name[DOUBLE];\n");
-    let found = compilation.diagnostics().iter();
-    let found: Vec<_> = found.filter(|found| found.is_error()).collect();
-    let [error] = found[..] else {
-        panic!("{}", compilation.report(Style::Plain));
-    };
+    let error = only_error(&compilation);
     let place = error.fixes[0].span;
     assert_eq!(compilation.sources().slice(place), "MAX_NAM");
 }
@@ -412,11 +416,7 @@ fn a_condition_hides_a_definition() {
         let xdr = format!("{condition}\n{text}\n#endif\nstruct hdx {{ hdr a; }};\n");
         let compilation = check(&xdr);
         let report = compilation.report(Style::Plain);
-        let found = compilation.diagnostics().iter();
-        let found: Vec<_> = found.filter(|found| found.is_error()).collect();
-        let [error] = found[..] else {
-            panic!("{report}");
-        };
+        let error = only_error(&compilation);
         assert_eq!(error.code, Code::UndefinedType);
         assert!(error.fixes.is_empty(), "{report}");
         let place = error.notes[0].span.expect("a place");
@@ -444,11 +444,7 @@ fn a_line_for_c_is_no_definition() {
         let xdr = format!("{text}\nstruct foo_s {{ int b; }};\nstruct s {{ foo_t a; }};\n");
         let compilation = check(&xdr);
         let report = compilation.report(Style::Plain);
-        let found = compilation.diagnostics().iter();
-        let found: Vec<_> = found.filter(|found| found.is_error()).collect();
-        let [error] = found[..] else {
-            panic!("{report}");
-        };
+        let error = only_error(&compilation);
         assert_eq!(error.code, Code::UndefinedType);
         assert!(error.fixes.is_empty(), "{report}");
         let place = error.notes[0].span.expect("a place");

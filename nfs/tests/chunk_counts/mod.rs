@@ -1,12 +1,42 @@
 //! The chunks of calls, as the transports of the servers count them: a chunk here is one RDMA Read
 //! or one RDMA Write, and data in the message are none.
-#![allow(unreachable_pub, reason = "several tests share it")]
+#![allow(dead_code, unreachable_pub, reason = "several tests share it")]
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+
+/// A call of a world's client, or several, and the RDMA Reads and Writes of the server for them.
+pub struct Row<W: 'static> {
+    pub name: &'static str,
+    pub moved: [u64; 2],
+    /// The same with rtrext-02, where a long message goes in several Sends.
+    pub with_rtr: [u64; 2],
+    pub calls: Box<dyn for<'a> Fn(&'a W) -> Calls<'a>>,
+}
+
+pub type Calls<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+pub fn row<W, F>(name: &'static str, moved: [u64; 2], calls: F) -> Row<W>
+where
+    F: for<'a> Fn(&'a W) -> Calls<'a> + 'static,
+{
+    Row {
+        name,
+        moved,
+        with_rtr: moved,
+        calls: Box::new(calls),
+    }
+}
+
+impl<W> Row<W> {
+    pub fn with_rtr(self, with_rtr: [u64; 2]) -> Self {
+        Self { with_rtr, ..self }
+    }
+}
 
 /// What the servers have published.
 struct Recorded {

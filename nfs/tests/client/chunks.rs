@@ -1,7 +1,6 @@
 //! The chunks of the client's calls (RFC 8267, section 4): data of READ, READLINK, WRITE and
 //! SYMLINK that are more than a few, and replies that are longer than a receive buffer.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use oncrpc::{Channel, loopback};
@@ -14,28 +13,10 @@ use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, connect, serve};
 
 use crate::backends::Offer;
-use crate::chunk_counts::{reads_and_writes, record};
+use crate::chunk_counts::{self, reads_and_writes, record, row};
 use crate::support::{Nfs, file, mode, options, pattern};
 
-/// A call, or several, and the RDMA Reads and Writes of the server for them.
-struct Row {
-    name: &'static str,
-    moved: [u64; 2],
-    calls: Box<dyn for<'a> Fn(&'a Nfs) -> Calls<'a>>,
-}
-
-type Calls<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-
-fn row<F>(name: &'static str, moved: [u64; 2], calls: F) -> Row
-where
-    F: for<'a> Fn(&'a Nfs) -> Calls<'a> + 'static,
-{
-    Row {
-        name,
-        moved,
-        calls: Box::new(calls),
-    }
-}
+type Row = chunk_counts::Row<Nfs>;
 
 async fn find(nfs: &Nfs, name: &str) -> FileHandle {
     nfs.lookup(nfs.root(), name).await.unwrap().handle
@@ -105,7 +86,7 @@ fn rows() -> Vec<Row> {
         read_link("READLINK of 4,000 bytes", [0, 1], 4000),
         list("READDIR", [0, 0], false),
         list("READDIRPLUS by a Reply chunk", [0, 1], true),
-        row("SYMLINK of 4,000 bytes", [1, 0], |nfs| {
+        row("SYMLINK of 4,000 bytes", [1, 0], |nfs: &Nfs| {
             Box::pin(async {
                 let (root, path) = (nfs.root(), pattern(4000, 1));
                 let made = nfs.make_symlink(root, "other", &path, &Sattr3::UNSET);

@@ -1,14 +1,12 @@
 //! The chunks of COMPOUNDs (RFC 8267, section 5): data in memory of the transport have a Read chunk
 //! each, and the data of each READ a Write chunk. The replies to READLINK have a Reply chunk.
 
-use std::pin::Pin;
-
 use oncrpc::xdr::Item;
 use rpcrdma_nfs::nfs4::StableHow4;
 use rpcrdma_nfs::nfs4::owned::{NfsFh4, NfsResop4, Read4res};
 use rpcrdma_nfs::nfs4_client::{Nfs4Compound, Nfs4Results};
 
-use crate::chunk_counts::{reads_and_writes, record};
+use crate::chunk_counts::{self, reads_and_writes, record, row};
 use crate::{ALL, Carrier, NOBODY, RDMA, World, run};
 
 impl World {
@@ -68,34 +66,7 @@ fn a_compound_may_have_several_writes_and_reads() {
     });
 }
 
-/// A COMPOUND, or several, and the RDMA Reads and Writes of the server for them.
-struct Row {
-    name: &'static str,
-    moved: [u64; 2],
-    /// The same with rtrext-02, where a long message goes in several Sends.
-    with_rtr: [u64; 2],
-    calls: Box<dyn for<'a> Fn(&'a World) -> Calls<'a>>,
-}
-
-type Calls<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-
-fn row<F>(name: &'static str, moved: [u64; 2], calls: F) -> Row
-where
-    F: for<'a> Fn(&'a World) -> Calls<'a> + 'static,
-{
-    Row {
-        name,
-        moved,
-        with_rtr: moved,
-        calls: Box::new(calls),
-    }
-}
-
-impl Row {
-    fn with_rtr(self, with_rtr: [u64; 2]) -> Self {
-        Self { with_rtr, ..self }
-    }
-}
+type Row = chunk_counts::Row<World>;
 
 async fn find(world: &World, name: &[u8]) -> NfsFh4 {
     let nfs = &world.nfs;
@@ -104,7 +75,7 @@ async fn find(world: &World, name: &[u8]) -> NfsFh4 {
 
 /// A row of the READ of a file that has this many bytes.
 fn read(name: &'static str, moved: [u64; 2], len: usize) -> Row {
-    row(name, moved, move |world| {
+    row(name, moved, move |world: &World| {
         Box::pin(async move {
             world.server.add_file("file", &vec![5; len]);
             let file = find(world, b"file").await;
@@ -116,7 +87,7 @@ fn read(name: &'static str, moved: [u64; 2], len: usize) -> Row {
 
 /// A row of the WRITE of data, which are in memory of the transport or elsewhere.
 fn write(name: &'static str, moved: [u64; 2], data: &'static [u8], is_registered: bool) -> Row {
-    row(name, moved, move |world| {
+    row(name, moved, move |world: &World| {
         Box::pin(async move {
             let file = find(world, b"empty").await;
             let item = match is_registered {
@@ -132,7 +103,7 @@ fn write(name: &'static str, moved: [u64; 2], data: &'static [u8], is_registered
 
 /// A row of READLINK. The server returns the content of a file as a path.
 fn read_link(name: &'static str, moved: [u64; 2], len: usize) -> Row {
-    row(name, moved, move |world| {
+    row(name, moved, move |world: &World| {
         Box::pin(async move {
             world.server.add_file("link", &vec![b'p'; len]);
             let link = find(world, b"link").await;
@@ -151,13 +122,13 @@ fn rows() -> Vec<Row> {
         write("WRITE of other data", [1, 0], &FIRST, false).with_rtr([0, 0]),
         read_link("READLINK of 100 bytes", [0, 0], 100),
         read_link("READLINK by a Reply chunk", [0, 1], 4096).with_rtr([0, 0]),
-        row("two WRITEs, and two READs", [2, 2], |world| {
+        row("two WRITEs, and two READs", [2, 2], |world: &World| {
             Box::pin(async {
                 let data = [world.registered(&FIRST), world.registered(&SECOND)];
                 write_and_read(world, data).await;
             })
         }),
-        row("WRITE and READ in one COMPOUND", [1, 1], |world| {
+        row("WRITE and READ in one COMPOUND", [1, 1], |world: &World| {
             Box::pin(async {
                 let file = find(world, b"empty").await;
                 let mut request = Nfs4Compound::new();

@@ -592,7 +592,7 @@ fn the_container_uses_existing_files() {
     let file = fs::read_to_string(deploy("Containerfile")).unwrap();
     let joined = file.replace("\\\n", " ");
     // What the checks install to build rdma-core, and what the page on devices installs.
-    let checks = fs::read_to_string(root().join("tests/optimised.bash")).unwrap();
+    let checks = fs::read_to_string(root().join("tests/features.bash")).unwrap();
     let devices = fs::read_to_string(root().join("docs/devices.md")).unwrap();
     let mut packages = 0;
     for line in joined.lines() {

@@ -16,7 +16,8 @@
 //! // Two devices, with a latency of 20 microseconds between them.
 //! let fabric = Fabric::with_delay(Duration::from_micros(20));
 //! let any = "192.0.2.1:0".parse()?;
-//! let server = rpcrdma_verbs::serve(&fabric.device(), any, ServerConfig::new(), || Router::new())?;
+//! let config = ServerConfig::new();
+//! let server = rpcrdma_verbs::serve(&fabric.device(), any, config, || Router::new())?;
 //! let address = server.local_addr();
 //! let channel = rpcrdma_verbs::connect(&fabric.device(), address, ClientConfig::new())?;
 //! # drop(channel);

@@ -205,30 +205,35 @@ pub(super) fn top_level(input: Tokens<'_>) -> Option<Tokens<'_>> {
 
 /// Reports `break;` at the end of an arm, and returns the tokens after it.
 pub(super) fn after_break(input: Tokens<'_>) -> Option<Tokens<'_>> {
-    if !is_break(&input) {
-        return None;
-    }
-    let span = input.skip(2).since(input.span());
-    let found = Diagnostic::new(Code::Syntax, span, "a `break` in a union");
-    let place = match input.on_new_line() {
-        true => span,
-        false => input.end_of_previous().to(span),
+    let start = match input.on_new_line() {
+        true => input.span(),
+        false => input.end_of_previous(),
     };
     let label = "an arm ends before the next `case`";
-    input.error(found.label(label).fix(place, "", "remove it"));
-    Some(input.skip(2))
+    report_break(input, label, start, ("", "remove it"))
 }
 
 /// Reports `break;` in place of a declaration, and returns the tokens after it.
 pub(super) fn instead_of_void(input: Tokens<'_>) -> Option<Tokens<'_>> {
+    let label = "an arm without data is `void`";
+    report_break(input, label, input.span(), ("void;", "write `void`"))
+}
+
+/// Reports `break;`, with a fix that replaces it from `start`.
+fn report_break<'t>(
+    input: Tokens<'t>,
+    label: &str,
+    start: Span,
+    (text, help): (&str, &str),
+) -> Option<Tokens<'t>> {
     if !is_break(&input) {
         return None;
     }
-    let span = input.skip(2).since(input.span());
+    let rest = input.skip(2);
+    let span = rest.since(input.span());
     let found = Diagnostic::new(Code::Syntax, span, "a `break` in a union");
-    let label = "an arm without data is `void`";
-    input.error(found.label(label).fix(span, "void;", "write `void`"));
-    Some(input.skip(2))
+    input.error(found.label(label).fix(start.to(span), text, help));
+    Some(rest)
 }
 
 fn is_break(input: &Tokens<'_>) -> bool {
