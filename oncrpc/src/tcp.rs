@@ -30,6 +30,7 @@ mod accepted;
 mod backward;
 mod client;
 mod connection;
+mod dial;
 mod handlers;
 mod outbox;
 mod record;

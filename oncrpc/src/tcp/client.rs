@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::dial::dial;
 use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
 use super::sending::{is, push_calls, take_reply};
-use super::{KEEPALIVE, MAX_RECORD, poll_once, record, set_options};
+use super::{KEEPALIVE, MAX_RECORD, poll_once, record};
 use crate::calls::{Calls, LossReason};
 use crate::channel::{Channel, ChannelEvent, Submission, Submissions};
 use crate::error::{BackwardError, CallErrorKind, Execution, Progress};
@@ -543,57 +544,4 @@ impl<P: Programs> Runner<P> {
             }
         }
     }
-}
-
-/// Connects to one of a server's addresses: from a given local address, or from any port if that is
-/// allowed.
-async fn dial(
-    server: Arc<str>,
-    local: Option<SocketAddr>,
-    any_port: bool,
-    keepalive: Option<Duration>,
-) -> io::Result<(TcpStream, SocketAddr)> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in lookup_host(&*server).await? {
-        match dial_one(address, local, any_port).await {
-            Ok(stream) => {
-                set_options(&stream, keepalive)?;
-                let local = stream.local_addr()?;
-                return Ok((stream, local));
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-async fn dial_one(
-    address: SocketAddr,
-    local: Option<SocketAddr>,
-    any_port: bool,
-) -> io::Result<TcpStream> {
-    let socket = || match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    };
-    if let Some(local) = local.filter(|local| local.is_ipv4() == address.is_ipv4()) {
-        let bound = socket()?;
-        bound.set_reuseaddr(true)?;
-        let in_use = match bound.bind(local) {
-            Ok(()) => match bound.connect(address).await {
-                Err(error) => Err(error),
-                connected => return connected,
-            },
-            Err(error) => Err(error),
-        };
-        // The port, or the pair of addresses, is in use.
-        let taken = [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable];
-        match in_use {
-            Err(error) if any_port && taken.contains(&error.kind()) => {
-                tracing::info!(%local, %error, "another local port");
-            }
-            other => return other,
-        }
-    }
-    socket()?.connect(address).await
 }

@@ -18,7 +18,7 @@ use support::tcp::{
 };
 use support::{ALWAYS, Store, assert_error, found, key, many_tasks_share, put, run};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 async fn client(server: &Running) -> Client<Channel> {
     Client::new(connect(&server.address.to_string()).await.unwrap())
@@ -131,6 +131,28 @@ fn a_reconnection_uses_the_same_port() {
         assert_eq!(call, two);
         answer(&mut second, &call, 77).await;
         assert_eq!(resent.await.unwrap(), 77);
+    });
+}
+
+/// A port that the system chose on connecting may be shared with connections to other servers, and
+/// can't be bound again while one of them exists.
+#[test]
+fn the_port_of_a_client_can_be_bound_again() {
+    run(async {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let connecting = tokio::spawn(async move { connect(&address.to_string()).await });
+            let (_first, local) = listener.accept().await.unwrap();
+            let _channel = connecting.await.unwrap().unwrap();
+            let again = if local.is_ipv4() {
+                TcpSocket::new_v4().unwrap()
+            } else {
+                TcpSocket::new_v6().unwrap()
+            };
+            again.set_reuseaddr(true).unwrap();
+            again.bind(local).unwrap();
+        }
     });
 }
 
