@@ -332,8 +332,12 @@ impl BlockRange {
     pub(super) fn adopt<D: Device>(
         device: &D,
         budget: &Budget,
-        memory: Vec<u8>,
+        mut memory: Vec<u8>,
     ) -> Result<Self, MemoryError> {
+        // Devices refuse to register an empty range.
+        if memory.capacity() == 0 {
+            memory.reserve(1);
+        }
         let capacity = u32::try_from(memory.capacity())
             .map_err(|_| MemoryError::TooLarge(memory.capacity()))?;
         let block = Block::adopt(device, budget, memory)?;

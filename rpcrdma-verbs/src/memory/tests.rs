@@ -175,6 +175,16 @@ fn a_vector_keeps_its_bytes() {
     assert_eq!(budget.used(), 0);
 }
 
+/// Devices refuse to register an empty range.
+#[test]
+fn an_empty_vector_gets_memory() {
+    let (device, budget) = (Fabric::new().device(), Budget::new(1 << 20));
+    let mut buf = Buf::adopt(&device, &budget, Vec::new()).unwrap();
+    assert!(buf.is_empty() && buf.extend_from_slice(b"a") == 1);
+    assert_eq!(buf.into_vec().unwrap(), b"a");
+    assert_eq!(budget.used(), 0);
+}
+
 #[test]
 fn pool_buffer_is_no_vector_and_returns_to_its_pool() {
     let device = Fabric::new().device();

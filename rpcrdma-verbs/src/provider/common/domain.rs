@@ -195,7 +195,7 @@ impl Domain {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers memory.
+    /// Registers memory. An empty range is refused, as by RDMA devices.
     ///
     /// # Safety
     /// The memory stays valid until the key is removed.
@@ -205,6 +205,12 @@ impl Domain {
         length: usize,
         access: Access,
     ) -> Result<u32> {
+        if length == 0 {
+            return Err(VerbError {
+                verb: "register",
+                cause: Cause::Limit,
+            });
+        }
         // rfc: 5040-8.1.1-f, 5041-8.3.1-f
         let range = MemoryRange {
             address: memory.as_ptr().expose_provenance() as u64,
