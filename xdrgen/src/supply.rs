@@ -88,6 +88,9 @@ impl Needs {
     ) {
         for prelude in input.prelude.clone() {
             let Some(xdr) = prelude.xdr() else { continue };
+            if !self.missing.keys().any(|name| prelude.contains(name)) {
+                continue;
+            }
             let document = sources.add_document(format!("prelude-{}.x", prelude.name()), xdr);
             let text = sources.add_document_text(document, TextKind::Xdr);
             let source = Source {
