@@ -1,8 +1,9 @@
-//! Runs arbitrary text through extraction, parser and checks, in the form that its content suggests
-//! and as one without markers or an extension, and renders the diagnostics for
-//! tools. Nine tenths of the time go to the other outputs, so only one of [`RENDERED`] inputs runs
-//! through them: the same text as a draft that contains it twice, reports for people, and Rust.
-//! Nothing may panic, and text without errors must compile to Rust.
+//! Runs arbitrary text through extraction, parser and checks, and renders the diagnostics for tools.
+//! A text is compiled in the form that its content suggests; behind [`PROSE`] it is a document without
+//! markers, and behind [`EXTENSION`] one that extends another. Nine tenths of the time go to the other
+//! outputs, so only one of [`RENDERED`] inputs runs through them: the same text as a draft that
+//! contains it twice, reports for people, and Rust. Nothing may panic, and text without errors must
+//! compile to Rust.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,16 +14,23 @@ use xdrgen_build::{Compilation, Config, Module, Style, report};
 const EXTENDED: &str = "enum op { GET = 1 }; union args switch (op which) { case GET: int get; };\n\
                         program PROG { version ONE { void NULL(void) = 0; } = 1; } = 7;\n";
 
+/// The first bytes of inputs of other forms, with which no document begins.
+const PROSE: u8 = b'2';
+const EXTENSION: u8 = b'3';
+
 /// One of this number of inputs runs through all outputs.
 const RENDERED: u64 = 64;
 
 fuzz_target!(|bytes: &[u8]| {
+    let (form, bytes) = match bytes {
+        [form @ (PROSE | EXTENSION), text @ ..] => (Some(*form), text),
+        text => (None, text),
+    };
     let text = String::from_utf8_lossy(bytes);
-    let compilation = check(name(&text), &text);
-    forms(&text);
+    let compilation = check(&configured(form, &text));
     if is_one_of(RENDERED, bytes) {
         render(&compilation);
-        render(&check("a.txt", &draft(&text)));
+        render(&check(&config("a.txt", &draft(&text))));
     }
 });
 
@@ -39,23 +47,23 @@ fn name(text: &str) -> &'static str {
     }
 }
 
-/// Compiles a text as a document without markers, and as one that extends another.
-fn forms(text: &str) {
-    let prose = Module::new("a").prose("a.txt", &[]);
-    let prose = Config::new().module(prose).edited("a.txt", text);
-    let name = name(text);
-    let extension = Module::new("a").text("base.x", EXTENDED).extension(name);
-    let extension = Config::new().module(extension).edited(name, text);
-    for config in [prose, extension] {
-        let compilation = config.check();
-        for found in compilation.diagnostics() {
-            let _ = report::short(compilation.sources(), found);
+fn configured(form: Option<u8>, text: &str) -> Config {
+    match form {
+        Some(PROSE) => {
+            let module = Module::new("a").prose("a.txt", &[]);
+            Config::new().module(module).edited("a.txt", text)
         }
+        Some(_) => {
+            let name = name(text);
+            let module = Module::new("a").text("base.x", EXTENDED).extension(name);
+            Config::new().module(module).edited(name, text)
+        }
+        None => config(name(text), text),
     }
 }
 
-fn check(name: &str, text: &str) -> Compilation {
-    let compilation = config(name, text).check();
+fn check(config: &Config) -> Compilation {
+    let compilation = config.check();
     let (sources, found) = (compilation.sources(), compilation.diagnostics());
     let _ = report::json(sources, found);
     for diagnostic in found {
