@@ -452,21 +452,69 @@ fn is_foreign(sources: &SourceMap, xdr: TextId, found: &Diagnostics) -> bool {
     found.error_count() >= MIN_ERRORS && !content.lines().any(begins)
 }
 
+/// Finds the place of a setting in the manifest.
+type FindSpan<'a> = &'a dyn Fn(&Range<usize>) -> Option<Span>;
+
+/// Checks what a configuration says of a module, and takes its settings over.
 fn check_input(
     module: &Module,
     config: &Config,
     before: &[ModuleInput],
-    span: &dyn Fn(&Range<usize>) -> Option<Span>,
+    span: FindSpan<'_>,
     diagnostics: &mut Diagnostics,
 ) -> ModuleInput {
-    let path: Vec<String> = module.path.split("::").map(str::to_owned).collect();
+    let place = module.path_range.as_ref().and_then(span);
     let mut fault = |message: String| {
         let found = Diagnostic::without_span(Code::Configuration, message);
         diagnostics.report(Diagnostic {
-            span: module.path_range.as_ref().and_then(span),
+            span: place,
             ..found
         });
     };
+    let path = check_path(module, before, &mut fault);
+    if module.documents.is_empty() {
+        fault(format!("the module `{}` has no document", module.path));
+    }
+    let entries = |key, settings: &[Setting]| -> Vec<Entry> {
+        let settings = settings.iter();
+        settings.map(|each| entry(key, each, span)).collect()
+    };
+    let pairs = |key, settings: &[(Setting, Setting)]| -> Vec<(Entry, Entry)> {
+        let pairs = settings.iter();
+        pairs
+            .map(|(name, value)| (entry(key, name, span), entry(key, value, span)))
+            .collect()
+    };
+    ModuleInput {
+        path,
+        uses: check_uses(module, before, &mut fault),
+        shapes: module.shapes,
+        owned_feature: config.owned_feature.clone(),
+        serde_feature: config.serde_feature.clone(),
+        strip: module.strip.clone(),
+        prelude: config.prelude.clone(),
+        specifications: Vec::new(),
+        overlays: overlays(module, span),
+        ddp: entries("ddp", &module.ddp),
+        item_results: entries("item_results", &module.item_results),
+        open: entries("open", &module.open),
+        stubs: module.stubs,
+        stubs_span: module.stubs_range.as_ref().and_then(span),
+        idempotent: entries("idempotent", &module.idempotent),
+        reply_items: pairs("reply_items", &module.reply_items),
+        externs: pairs("extern", &config.externs),
+        rename: pairs("rename", &module.rename),
+        scoped_enums: module.scoped_enums,
+    }
+}
+
+/// Returns the parts of a module's path.
+fn check_path(
+    module: &Module,
+    before: &[ModuleInput],
+    fault: &mut impl FnMut(String),
+) -> Vec<String> {
+    let path: Vec<String> = module.path.split("::").map(str::to_owned).collect();
     if !path.iter().all(|part| is_module_name(part)) {
         fault(format!("`{}` is not a Rust module path", module.path));
     }
@@ -481,35 +529,40 @@ fn check_input(
             module.path
         ));
     }
-    if module.documents.is_empty() {
-        fault(format!("the module `{}` has no document", module.path));
-    }
+    path
+}
+
+/// Returns the indices of the modules whose types a module uses.
+fn check_uses(
+    module: &Module,
+    before: &[ModuleInput],
+    fault: &mut impl FnMut(String),
+) -> Vec<usize> {
     let mut uses = Vec::new();
     for name in &module.uses {
-        match before
-            .iter()
-            .position(|other| other.path.join("::") == *name)
-        {
-            Some(at) => {
-                let (has, needs) = (before[at].shapes, module.shapes);
-                if (needs.owned() && !has.owned()) || (needs.borrowed() && !has.borrowed()) {
-                    fault(format!(
-                        "`{}` needs a shape that the types of `{name}` do not have",
-                        module.path
-                    ));
-                }
-                uses.push(at);
-            }
-            None => fault(format!(
+        let mut others = before.iter();
+        let Some(at) = others.position(|other| other.path.join("::") == *name) else {
+            fault(format!(
                 "`{}` uses `{name}`, but no module of that path precedes it",
                 module.path
-            )),
+            ));
+            continue;
+        };
+        let (has, needs) = (before[at].shapes, module.shapes);
+        if (needs.owned() && !has.owned()) || (needs.borrowed() && !has.borrowed()) {
+            fault(format!(
+                "`{}` needs a shape that the types of `{name}` do not have",
+                module.path
+            ));
         }
+        uses.push(at);
     }
-    let overlays = module
-        .overlays
-        .iter()
-        .enumerate()
+    uses
+}
+
+fn overlays(module: &Module, span: FindSpan<'_>) -> Vec<OverlayInput> {
+    let overlays = module.overlays.iter().enumerate();
+    overlays
         .map(|(at, overlay)| OverlayInput {
             span: module.overlay_ranges.get(at).and_then(span),
             name: overlay.name.clone(),
@@ -519,41 +572,15 @@ fn check_input(
             empty_is_default: overlay.empty_is_default,
             cases: overlay.cases.clone(),
             strip: overlay.strip.clone(),
-        });
-    let entry = |key, setting: &Setting| Entry {
+        })
+        .collect()
+}
+
+fn entry(key: &'static str, setting: &Setting, span: FindSpan<'_>) -> Entry {
+    Entry {
         key,
         text: setting.text.clone(),
         span: setting.range.as_ref().and_then(span),
-    };
-    let entries = |key, settings: &[Setting]| -> Vec<Entry> {
-        settings.iter().map(|setting| entry(key, setting)).collect()
-    };
-    let pairs = |key, settings: &[(Setting, Setting)]| -> Vec<(Entry, Entry)> {
-        let pairs = settings.iter();
-        pairs
-            .map(|(name, value)| (entry(key, name), entry(key, value)))
-            .collect()
-    };
-    ModuleInput {
-        path,
-        uses,
-        shapes: module.shapes,
-        owned_feature: config.owned_feature.clone(),
-        serde_feature: config.serde_feature.clone(),
-        strip: module.strip.clone(),
-        prelude: config.prelude.clone(),
-        specifications: Vec::new(),
-        overlays: overlays.collect(),
-        ddp: entries("ddp", &module.ddp),
-        item_results: entries("item_results", &module.item_results),
-        open: entries("open", &module.open),
-        stubs: module.stubs,
-        stubs_span: module.stubs_range.as_ref().and_then(span),
-        idempotent: entries("idempotent", &module.idempotent),
-        reply_items: pairs("reply_items", &module.reply_items),
-        externs: pairs("extern", &config.externs),
-        rename: pairs("rename", &module.rename),
-        scoped_enums: module.scoped_enums,
     }
 }
 

@@ -84,6 +84,40 @@ pub(super) fn report_without_body(keyword: Span, input: Tokens<'_>) {
     input.error(found);
 }
 
+/// Reports `class` after `enum`, and returns the tokens after it.
+pub(super) fn after_class(input: Tokens<'_>) -> Tokens<'_> {
+    use TokenKind::{BraceOpen, Colon};
+    let is_class = input.peek(0).is_some_and(|token| token.text == "class");
+    if !is_class || !is_name(input.kind(1)) || !matches!(input.kind(2), BraceOpen | Colon) {
+        return input;
+    }
+    let next = input.skip(1);
+    let place = input.span().to(next.start_of_first());
+    let found = Diagnostic::new(Code::Syntax, input.span(), "`class` after `enum`");
+    input.error(
+        found
+            .label("XDR has one kind of enum")
+            .fix(place, "", "remove `class`"),
+    );
+    next
+}
+
+/// Reports `: base` between the name of a definition and its body, and returns the tokens after it.
+pub(super) fn after_base(input: Tokens<'_>) -> Tokens<'_> {
+    let is_part = |kind| kind == TokenKind::Comma || is_name(kind) || starts_type(kind);
+    let parts = (1..MAX_WORDS).take_while(|at| is_part(input.kind(*at)));
+    let rest = input.skip(1 + parts.count());
+    if input.kind(0) != TokenKind::Colon || rest.kind(0) != TokenKind::BraceOpen {
+        return input;
+    }
+    let span = rest.since(input.span());
+    let found = Diagnostic::new(Code::Syntax, span, "a type after the name of a definition");
+    let label = "XDR has no inheritance, and an enum takes four bytes";
+    let place = input.end_of_previous().to(span);
+    input.error(found.label(label).fix(place, "", "remove it"));
+    rest
+}
+
 /// Reports what C allows after the name of a declaration, and returns the tokens after it.
 pub(super) fn after_declarator<'t>(input: Tokens<'t>, ty: &TypeSpecifier) -> Tokens<'t> {
     use TokenKind::{Colon, Comma, Equal, Number, ParenOpen, Semicolon};
@@ -105,6 +139,7 @@ pub(super) fn after_declarator<'t>(input: Tokens<'t>, ty: &TypeSpecifier) -> Tok
             input.error(found.label(label).fix(place, "", "remove it"));
             input.skip(2)
         }
+        (word, ParenOpen, _) if is_name(word) => after_attribute(input),
         (ParenOpen, ..) => match after_parentheses(input) {
             Some(rest) => {
                 report_function(input, rest);
@@ -114,6 +149,22 @@ pub(super) fn after_declarator<'t>(input: Tokens<'t>, ty: &TypeSpecifier) -> Tok
         },
         _ => input,
     }
+}
+
+/// Reports an attribute, such as `__attribute__((packed))`, and returns the tokens after it.
+pub(super) fn after_attribute(input: Tokens<'_>) -> Tokens<'_> {
+    if !is_name(input.kind(0)) || input.on_new_line() {
+        return input;
+    }
+    let Some(rest) = after_parentheses(input.skip(1)) else {
+        return input;
+    };
+    let span = rest.since(input.span());
+    let found = Diagnostic::new(Code::Syntax, span, "an attribute of a declaration");
+    let place = input.end_of_previous().to(span);
+    let label = "XDR has no attributes: each type has one form";
+    input.error(found.label(label).fix(place, "", "remove it"));
+    rest
 }
 
 /// Reports the names after the first of a declaration: `b` in `int a, b;`.

@@ -4,7 +4,7 @@ use nom::Parser;
 
 use crate::ast::{Definition, DefinitionKind, Ident, TypeSpecifier, ValueExpr, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parse::c::report_without_body;
+use crate::parse::c::{after_attribute, after_base, after_class, report_without_body};
 use crate::parse::declaration::declaration;
 use crate::parse::enumeration::enum_body;
 use crate::parse::input::{Mismatch, ParseResult, Tokens};
@@ -190,7 +190,8 @@ fn name_and_body<'t>(
     what: &'static str,
     mut body: impl Parser<Tokens<'t>, Output = DefinitionKind, Error = Mismatch>,
 ) -> ParseResult<'t, NameAndKind> {
-    let (mut rest, name) = expect_name(what).parse(input)?;
+    let (mut rest, name) = expect_name(what).parse(after_class(input))?;
+    rest = after_base(rest);
     if name.is_none() {
         rest.skip(1).start_cascade();
     }
@@ -205,7 +206,7 @@ fn name_and_body<'t>(
         return Ok((after_item(rest), None));
     }
     let (rest, kind) = body.parse(rest)?;
-    let (rest, ()) = end(after_variable(rest))?;
+    let (rest, ()) = end(after_variable(after_attribute(rest)))?;
     let name = name.or_else(|| unnamed(input, &kind));
     Ok((rest, name.map(|name| (name, kind))))
 }

@@ -167,6 +167,11 @@ fn numbers_of_c() {
 fn declarations_of_c() {
     for (written, error, after) in [
         (
+            "int a __attribute__((aligned(4)));",
+            "1:18 syntax an attribute of a declaration",
+            "int a;",
+        ),
+        (
             "void *p;",
             "1:12 syntax a `void *` in a declaration",
             "opaque p<>;",
@@ -280,6 +285,34 @@ fn definitions_of_c() {
         "1:16 syntax expected `{`, found `tag`",
         "typedef struct { int a; } name;",
     );
+    for (written, column, error, after) in [
+        (
+            "enum class e { A = 0 };",
+            6,
+            "`class` after `enum`",
+            "enum e { A = 0 };",
+        ),
+        (
+            "enum e : uint8_t { A = 0 };",
+            8,
+            "a type after the name of a definition",
+            "enum e { A = 0 };",
+        ),
+        (
+            "struct b : public a, c { int d; };",
+            10,
+            "a type after the name of a definition",
+            "struct b { int d; };",
+        ),
+        (
+            "struct a { int b; } __attribute__((packed));",
+            21,
+            "an attribute of a declaration",
+            "struct a { int b; };",
+        ),
+    ] {
+        one_error(written, &format!("1:{column} syntax {error}"), after);
+    }
     for (union, column) in [
         ("union u { int a; float b; };", 9),
         ("struct a { union { int c; } d; };", 18),
