@@ -71,8 +71,8 @@ impl Prelude {
         }
     }
 
-    /// Returns true if the definitions contain a name. Most documents need no definition of a prelude,
-    /// and to parse them all the same would take a fourth of the time of a short document.
+    /// Returns true if the definitions contain a name. Most documents need none of them, and to
+    /// parse them all the same would take a fourth of the time of a short document.
     pub(crate) fn contains(self, name: &str) -> bool {
         static RPC: OnceLock<HashSet<&str>> = OnceLock::new();
         static RPCB: OnceLock<HashSet<&str>> = OnceLock::new();
