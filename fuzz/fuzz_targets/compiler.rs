@@ -1,9 +1,9 @@
 //! Runs arbitrary text through extraction, parser and checks, and renders the diagnostics for
 //! tools. A text is compiled in the form that its content suggests; behind [`PROSE`] it is a
 //! document without markers, and behind [`EXTENSION`] one that extends another. Nine tenths of the
-//! time go to the other outputs, so only one of [`RENDERED`] inputs runs through them: the same text
-//! as a draft that contains it twice, reports for people, and Rust. Nothing may panic, and text
-//! without errors must compile to Rust.
+//! time go to the other outputs, so only one of [`RENDERED`] inputs runs through them: the same
+//! text as a draft that contains it twice, reports for people, and Rust. Nothing may panic, and
+//! text without errors must compile to Rust.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

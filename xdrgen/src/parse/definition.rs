@@ -170,7 +170,7 @@ pub(super) fn structure(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
 /// Parses `name { .. };` of an enum.
 pub(super) fn enumeration(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
     name_and_body(
-        input,
+        after_class(input),
         "a name for the enum",
         enum_body.map(DefinitionKind::Enum),
     )
@@ -190,7 +190,7 @@ fn name_and_body<'t>(
     what: &'static str,
     mut body: impl Parser<Tokens<'t>, Output = DefinitionKind, Error = Mismatch>,
 ) -> ParseResult<'t, NameAndKind> {
-    let (mut rest, name) = expect_name(what).parse(after_class(input))?;
+    let (mut rest, name) = expect_name(what).parse(input)?;
     rest = after_base(rest);
     if name.is_none() {
         rest.skip(1).start_cascade();
