@@ -119,9 +119,12 @@ fn unmarked(stream: &[u8], with_crc: bool, markers: bool) -> Vec<u8> {
                 break;
             }
             start.get_or_insert(at);
-            fpdu.push(stream[at]);
-            covered.push(stream[at]);
-            at += 1;
+            let rest = padded - fpdu.len();
+            let until_marker = if markers { 512 - at % 512 } else { rest };
+            let part = &stream[at..at + rest.min(until_marker)];
+            fpdu.extend(part);
+            covered.extend(part);
+            at += part.len();
         }
         let sum = if with_crc {
             crc32c::crc32c(&covered)

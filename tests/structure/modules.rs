@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syn::visit::{self, Visit};
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens as _;
 use syn::{Attribute, Item, UseTree};
 
 /// The path of a module from the crate's root.
@@ -168,7 +169,7 @@ fn read_items(
         }
         module.defines.extend(defined(item));
         module.types.extend(public_type(item));
-        Mentions(&mut module.mentions).visit_item(item);
+        add_paths(item.to_token_stream(), &mut module.mentions);
     }
     modules.insert(path, module);
 }
@@ -272,25 +273,39 @@ fn flatten(tree: &UseTree, prefix: &mut Vec<String>, module: &mut Module) {
 }
 
 /// Collects the paths of code: `link::establish`, `super::Link`.
-struct Mentions<'m>(&'m mut BTreeSet<Vec<String>>);
-
-impl<'ast> Visit<'ast> for Mentions<'_> {
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        // A path of one name is a definition or an import of the module.
-        if path.leading_colon.is_none() && path.segments.len() > 1 {
-            self.0.insert(
-                path.segments
-                    .iter()
-                    .map(|segment| segment.ident.to_string())
-                    .collect(),
-            );
+fn add_paths(tokens: TokenStream, paths: &mut BTreeSet<Vec<String>>) {
+    let mut path = Vec::new();
+    let mut colons = 0;
+    for token in tokens {
+        match token {
+            TokenTree::Punct(sign) if sign.as_char() == ':' => {
+                colons += 1;
+                continue;
+            }
+            TokenTree::Ident(name) => {
+                match colons {
+                    // What it goes on from is no name: `<T>::new`, `::std`.
+                    2 if path.is_empty() => path.push(String::new()),
+                    2 => {}
+                    _ => add_path(&mut path, paths),
+                }
+                path.push(name.to_string());
+            }
+            TokenTree::Group(group) => {
+                add_path(&mut path, paths);
+                add_paths(group.stream(), paths);
+            }
+            _ => add_path(&mut path, paths),
         }
-        visit::visit_path(self, path);
+        colons = 0;
     }
+    add_path(&mut path, paths);
+}
 
-    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !is_test(&item.attrs) {
-            visit::visit_item_mod(self, item);
-        }
+/// Adds the path, and empties it. One name alone is a definition or an import of the module.
+fn add_path(path: &mut Vec<String>, paths: &mut BTreeSet<Vec<String>>) {
+    let path = std::mem::take(path);
+    if path.len() > 1 {
+        paths.insert(path);
     }
 }

@@ -82,7 +82,7 @@ boot() {
     mkfifo "$folder/output"
     cat "$folder/output" &
     reader=$!
-    timeout -k 5 "$limit" qemu-system-x86_64 -machine q35 -accel "${RPCRDMA_VM_ACCEL:-tcg,thread=multi}" -cpu max -m 2048 -smp 2 \
+    timeout -k 5 "$limit" qemu-system-x86_64 -machine q35 -accel "${RPCRDMA_VM_ACCEL:-tcg,thread=multi}" -cpu max,-erms,-fsrm -m 2048 -smp 2 \
         -nodefaults -no-user-config -display none -no-reboot -pidfile "$folder/pid" \
         -kernel "$kernel/vmlinuz" -initrd "$folder/initrd" \
         -append "console=ttyS0 panic=-1 oops=panic loglevel=5 mitigations=off tsc=reliable" \

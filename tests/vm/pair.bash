@@ -102,7 +102,8 @@ packets_are_captured() {
     check "the client's commands are executed" grep -qx done "$work/pair/client/said" || return
     kill_machine "$work/pair/server"
     check "rpcrdma decode and Wireshark show the same of their packets" \
-        env RPCRDMA_CAPTURE="$capture" "$work/host/wireshark" --exact packets_of_soft_roce
+        env RPCRDMA_CAPTURE="$capture" cargo test -q --manifest-path "$here/../../Cargo.toml" \
+        --workspace --test wireshark -- --exact packets_of_soft_roce
     # DSCP is the class without its two low bits. The calls of ping have it, and their replies.
     check "the traffic class is in the packets of its connection" [ "$(packets_with_dscp "$capture" 26)" -ge 10 ]
     [ -z "${RPCRDMA_PAIR_CAPTURE-}" ] || cp "$capture" "$RPCRDMA_PAIR_CAPTURE"

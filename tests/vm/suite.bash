@@ -39,17 +39,17 @@ jobs=(
 )
 
 # The test programs that the jobs run, in addition to the command `rpcrdma`.
-test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 ganesha proxy rping_peer)
+test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 proxy rping_peer)
 
-# Those that run on the host, on what came of machines.
-host_programs=(wireshark)
+# Whether a variable names the job $1.
+is_named() { [[ " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_MORE-} " == *" $1 "* ]]; }
+! is_named ganesha || test_programs+=(ganesha)
 
-# Builds the test programs and the command into the folder $1, under their names, and those of the
-# host into the folder $2.
+# Builds the test programs and the command into the folder $1, under their names.
 build() {
     local file name
     need "${for_ibverbs[@]}"
-    mkdir -p "$1" "$2"
+    mkdir -p "$1"
     for name in fsx pjdfstest; do
         ln -s "$("$here/image" "$name")/$name" "$1/$name"
     done
@@ -59,14 +59,11 @@ build() {
     # A file tree to unpack.
     tar -cf "$1/sources.tar" -C "$here/../.." nfs
     cp "$here/../../rpcrdma-verbs/cli/deploy"/*.service "$1"
-    built "${test_programs[@]/#/--test=}" "${host_programs[@]/#/--test=}" >"$work/built"
+    built --profile "$profile" "${optimised[@]}" --bin=rpcrdma "${test_programs[@]/#/--test=}" >"$work/built"
     while read -r file; do
         name=$(basename "$file")
         ln -sf "$file" "$1/${name%-????????????????}"
     done <"$work/built"
-    for name in "${host_programs[@]}"; do
-        mv "$1/$name" "$2"
-    done
     for name in "${test_programs[@]}" rpcrdma; do
         [ -e "$1/$name" ] || { echo "tests/vm: cargo has not built $name" >&2 && return 1; }
     done
@@ -77,7 +74,7 @@ profile=${RPCRDMA_VM_PROFILE:-ci}
 
 # Builds, and prints the paths of the programs.
 built() {
-    (cd "$here/../.." && cargo build -q --profile "$profile" "${optimised[@]}" --bin=rpcrdma "$@" --message-format=json-render-diagnostics) \
+    (cd "$here/../.." && cargo build -q "$@" --message-format=json-render-diagnostics) \
         | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
@@ -102,8 +99,7 @@ suite() {
     for name in "${jobs[@]}"; do
         [[ $name != mount* || $name == mount_cuts* || " $mount_setups " == *" $1 "* ]] || continue
         # These jobs run with `.ci/long machines`, or if they are named.
-        [[ $name != nfs_compare* && $name != ganesha* ||
-            " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_MORE-} " == *" ${name% *} "* ]] || continue
+        [[ $name != nfs_compare* && $name != ganesha* ]] || is_named "${name% *}" || continue
         [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
         # These jobs need Linux's iWARP as the peer.
         [[ $name != iwarp* || $1 == siw* ]] || continue

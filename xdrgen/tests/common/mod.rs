@@ -1,6 +1,7 @@
 //! Helpers for the tests of this folder.
 #![allow(dead_code, reason = "each test uses a part of the helpers")]
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::Path;
 
@@ -108,19 +109,16 @@ pub(crate) fn is_on_lines(
     })
 }
 
-/// A deterministic generator of pseudo-random numbers.
+/// A generator of pseudo-random numbers.
 pub(crate) struct Xorshift(u64);
 
 impl Xorshift {
-    /// Creates a generator with the seed in the environment variable, or `seed`. Prints the seed,
-    /// so that a failure can be reproduced.
-    pub(crate) fn seeded(seed: u64) -> Self {
-        let chosen = std::env::var("XDRGEN_SEED").ok();
-        let seed = chosen.map_or(seed, |text| {
-            text.trim()
-                .parse()
-                .expect("XDRGEN_SEED is a decimal number")
-        });
+    /// Takes the seed from the variable `XDRGEN_SEED`, or from the system, and prints it.
+    pub(crate) fn from_environment() -> Self {
+        let seed = match std::env::var("XDRGEN_SEED") {
+            Ok(seed) => seed.parse().expect("XDRGEN_SEED is a number"),
+            Err(_) => RandomState::new().hash_one("seed"),
+        };
         println!("XDRGEN_SEED={seed}");
         Self(seed.max(1))
     }
@@ -131,6 +129,12 @@ impl Xorshift {
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 33).expect("31 bits") % bound.max(1)
     }
+}
+
+/// How many times as many random cases the variable `XDRGEN_CASES` asks for.
+pub(crate) fn case_factor() -> usize {
+    let factor = std::env::var("XDRGEN_CASES");
+    factor.map_or(1, |text| text.parse().expect("XDRGEN_CASES is a number"))
 }
 
 /// Notes that a test is skipped: the summary of `.ci/run` counts these lines.
