@@ -1,9 +1,9 @@
 //! Mutation test over the drafts with errata applied: one token is deleted, doubled or swapped with
 //! the next. Each defect must be reported at its position, also among defects in other definitions.
 //!
-//! A run tries a random quarter of all mutations, and all of them with `XDRGEN_CASES=4`. The seed is
-//! printed; `XDRGEN_SEED=n` repeats it. [`LegalReason`] decides whether a mutated text is still legal
-//! XDR, with rules of its own that do not use the compiler.
+//! A run tries a random quarter of all mutations, and all of them with `XDRGEN_CASES=4`. The seed
+//! is printed; `XDRGEN_SEED=n` repeats it. [`LegalReason`] decides whether a mutated text is still
+//! legal XDR, with rules of its own that do not use the compiler.
 
 mod common;
 
@@ -377,8 +377,8 @@ fn mutations_are_reported_at_their_positions() {
     );
 }
 
-/// The end of a definition and the start of the next may be one defect to the parser, which does not
-/// know where the one ends: `} ; typedef` are this close.
+/// The end of a definition and the start of the next may be one defect to the parser, which does
+/// not know where the one ends: `} ; typedef` are this close.
 const BOUNDARY: usize = 6;
 
 /// Combines five defects in different definitions. All must be reported.
