@@ -12,6 +12,6 @@ optimised=(
 # The packages of Debian that building rdma-core needs.
 for_ibverbs=(cmake make g++ python3 libclang-dev pkg-config libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev)
 
-# Its build script needs no more of rdma-core than the headers.
+# For the build script of ibverbs-sys, which needs no more of rdma-core than its headers.
 CMAKE=$(realpath "$(dirname "${BASH_SOURCE[0]}")/cmake")
 export CMAKE
