@@ -19,6 +19,9 @@ use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 const CREDITS: u16 = 32;
 /// The page size in bytes of the machines that run this test.
 const PAGE: usize = 4096;
+/// The timeouts in microseconds. A thousand connections that share a busy processor may take longer
+/// than the default ones.
+const TIMEOUT: u64 = 600_000_000;
 
 /// Returns the resident bytes of this process, or `None` if the system does not report them.
 fn resident() -> Option<usize> {
@@ -54,6 +57,8 @@ fn bytes_per_end(
     let mut near = Driver::new(&fabric.device(), &budgets[0], 1 << 17).unwrap();
     let mut far = Driver::new(&fabric.device(), &budgets[1], 1 << 17).unwrap();
     for driver in [&mut near, &mut far] {
+        // Otherwise the growth of queues would depend on how long the test takes.
+        driver.keep_alive(None);
         if let Some(count) = shared {
             driver.share_receives(count, client.receive_size).unwrap();
         }
@@ -130,6 +135,8 @@ fn settings() -> (Config, Config) {
         limits,
         reserved_receives: 2,
         max_receive_size: 4096,
+        negotiation_timeout: TIMEOUT,
+        unresponsive_timeout: TIMEOUT,
         ..Config::client()
     };
     let client = Config {
