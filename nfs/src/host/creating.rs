@@ -82,12 +82,12 @@ impl Tree {
         new: &Sattr3,
         create: impl FnOnce(&ObjectFd) -> Result<ObjectFd, Errno>,
     ) -> FsResult<Object> {
-        let dir = self.resolve(dir)?.directory()?;
-        self.change(&dir, wcc, || {
-            let made = self.identity.run_as(caller, || create(&dir))?;
+        self.change(dir, wcc, |dir| {
+            dir.check_directory()?;
+            let made = self.identity.run_as(caller, || create(dir))?;
             let made = made.map_err(status_without_perm)?;
             let made = self.apply_to_new(caller, made, new)?;
-            self.finish(&dir, &made)
+            self.finish(dir, &made)
         })
     }
 
@@ -110,20 +110,20 @@ impl Tree {
             // The size is set after the creation, which must not happen again.
             takes_long()?;
         }
-        let dir = self.resolve(dir)?.directory()?;
-        self.change(&dir, wcc, || {
+        self.change(dir, wcc, |dir| {
+            dir.check_directory()?;
             for _ in 0..MAX_TRIES {
                 let made = match how {
-                    Createhow3::Unchecked(new) => self.create_unchecked(caller, &dir, name, new),
-                    Createhow3::Guarded(new) => self.create_new(caller, &dir, name, new),
+                    Createhow3::Unchecked(new) => self.create_unchecked(caller, dir, name, new),
+                    Createhow3::Guarded(new) => self.create_new(caller, dir, name, new),
                     Createhow3::Exclusive(verifier) => {
-                        self.create_exclusive(caller, &dir, name, *verifier)
+                        self.create_exclusive(caller, dir, name, *verifier)
                     }
                 };
                 match made {
                     // The object existed, and was removed in between.
                     Err(Nfsstat3::Noent) => {}
-                    made => return self.finish(&dir, &made?),
+                    made => return self.finish(dir, &made?),
                 }
             }
             Err(Nfsstat3::Jukebox)

@@ -1,8 +1,9 @@
 //! LOOKUP, REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.3 and 3.3.12 to 3.3.15).
 
-use rustix::fs::{Access, AtFlags, FileType, fstat, linkat, renameat, unlinkat};
+use rustix::fs::{Access, AtFlags, FileType, Stat, fstat, linkat, renameat, unlinkat};
 use rustix::io::Errno;
 
+use super::attributes;
 use super::errno::{lookup_status, status_without_perm};
 use super::in_place::Long;
 use super::tree::{ObjectFd, Tree};
@@ -54,28 +55,29 @@ impl Tree {
         self.object_to_use(&found)
     }
 
-    /// Closes the descriptors of an object whose last name was removed.
-    fn forget_if_gone(&self, removed: Option<ObjectFd>) {
-        let is_gone = |found: &ObjectFd| match found.kind() {
-            FileType::Directory => true,
-            _ => fstat(&found.fd).is_ok_and(|stat| stat.st_nlink == 0),
-        };
-        if let Some(found) = removed.filter(is_gone) {
-            self.forget(&found);
+    /// Closes the descriptors of an object one of whose names was removed, unless it has another
+    /// name.
+    fn forget_if_gone(&self, removed: &Stat) {
+        let id = attributes::id(removed);
+        // Only what is kept open of the object has to be closed.
+        let has_name = |kept| fstat(kept).is_ok_and(|stat| stat.st_nlink > 0);
+        let is_directory = attributes::kind(removed) == FileType::Directory;
+        if is_directory || !self.kept(id).is_some_and(has_name) {
+            self.forget(id);
         }
     }
 
-    /// Opens an object whose name is to be removed. Its descriptor is closed before the returned
-    /// [`Long`] is dropped.
+    /// Returns the attributes of an object whose name is to be removed. The descriptors that are
+    /// kept open of it are closed before the returned [`Long`] is dropped.
     fn to_remove(
         &self,
         caller: &Caller,
         dir: &ObjectFd,
         name: &[u8],
-    ) -> FsResult<(Option<Long<'_>>, Option<ObjectFd>)> {
-        let found = self.identity.run_as(caller, || self.child(dir, name))?.ok();
-        let freed = found.as_ref().map(|found| &found.stat);
-        let long = freed.map(|stat| self.long_work.begin_freeing(stat));
+    ) -> FsResult<(Option<Long<'_>>, Option<Stat>)> {
+        let stat = || self.stat_child(dir, name);
+        let found = self.identity.run_as(caller, stat)?.ok();
+        let long = found.map(|stat| self.long_work.begin_freeing(&stat));
         Ok((long.transpose()?.flatten(), found))
     }
 
@@ -86,14 +88,14 @@ impl Tree {
         flags: AtFlags,
         wcc: &mut Wcc,
     ) -> FsResult<()> {
-        let dir = self.resolve(dir)?.directory()?;
-        self.change(&dir, wcc, || {
-            let (_long, found) = self.to_remove(caller, &dir, name)?;
+        self.change(dir, wcc, |dir| {
+            dir.check_directory()?;
+            let (_long, found) = self.to_remove(caller, dir, name)?;
             let unlink = || unlinkat(&dir.fd, name, flags);
             let removed = self.identity.run_as(caller, unlink)?;
             removed.map_err(remove_status)?;
-            self.forget_if_gone(found);
-            self.sync_change(&dir)
+            found.iter().for_each(|found| self.forget_if_gone(found));
+            self.sync_change(dir)
         })
     }
 
@@ -124,11 +126,15 @@ impl Tree {
     }
 
     /// Closes the descriptors of the object whose name now belongs to another object.
-    fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<ObjectFd>) {
+    fn forget_if_replaced(&self, dir: &ObjectFd, name: &[u8], replaced: Option<Stat>) {
         let Some(replaced) = replaced else { return };
-        let now = self.identity.run_as_server(|| self.child(dir, name));
-        let is_same = matches!(now, Ok(Ok(now)) if now.id() == replaced.id());
-        self.forget_if_gone((!is_same).then_some(replaced));
+        let stat = || self.stat_child(dir, name);
+        let id = attributes::id(&replaced);
+        let is_same =
+            matches!(self.identity.run_as_server(stat), Ok(Ok(now)) if attributes::id(&now) == id);
+        if !is_same {
+            self.forget_if_gone(&replaced);
+        }
     }
 
     pub(super) fn link(
@@ -138,20 +144,19 @@ impl Tree {
         (dir, name): (&FileHandle, &[u8]),
         wcc: &mut Wcc,
     ) -> FsResult<()> {
-        let dir = self.resolve(dir)?;
-        self.set_after(&dir, wcc);
-        let (dir, file) = (dir.directory()?, self.resolve(file)?);
-        if file.kind() == FileType::Directory {
-            return Err(Nfsstat3::Inval);
-        }
-        self.change(&dir, wcc, || {
+        self.change(dir, wcc, |dir| {
+            dir.check_directory()?;
+            let file = self.resolve(file)?;
+            if file.kind() == FileType::Directory {
+                return Err(Nfsstat3::Inval);
+            }
             let (descriptors, number) = self.path(&file);
             let linked = self.identity.run_as(caller, || {
                 let flags = AtFlags::SYMLINK_FOLLOW;
                 linkat(descriptors, number, &dir.fd, name, flags)
             })?;
             linked.map_err(status_without_perm)?;
-            self.sync_change(&dir)
+            self.sync_change(dir)
         })
     }
 }

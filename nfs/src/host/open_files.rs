@@ -81,6 +81,13 @@ impl OpenFiles {
         }
     }
 
+    /// Returns a descriptor of a file.
+    pub(super) fn of(&self, id: Id) -> Option<Arc<OwnedFd>> {
+        let writer = || self.writers.of(id).flatten();
+        let opened = self.readers.of(id).or_else(writer)?;
+        Some(opened.file)
+    }
+
     /// Closes a file.
     pub(super) fn forget(&self, id: Id) {
         self.readers.forget(id);

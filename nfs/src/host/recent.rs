@@ -144,6 +144,13 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
         self.lock().by_key.is_empty()
     }
 
+    /// Returns a value of an object.
+    pub(super) fn of(&self, object: Id) -> Option<V> {
+        let entries = self.lock();
+        let key = entries.by_object.get(&object)?.first()?;
+        entries.by_key.get(key).map(|entry| entry.value.clone())
+    }
+
     /// Removes the value of a key.
     pub(super) fn remove(&self, key: &K) {
         let _removed = self.lock().remove(key);

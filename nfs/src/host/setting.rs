@@ -2,7 +2,7 @@
 
 use rustix::fs::{
     Access, AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
-    chmodat, chownat, fstat, ftruncate, utimensat,
+    chmodat, chownat, ftruncate, utimensat,
 };
 use rustix::io::Errno;
 
@@ -65,16 +65,13 @@ impl Tree {
         guard: Option<Nfstime3>,
         wcc: &mut Wcc,
     ) -> FsResult<()> {
-        let (found, changes) = (self.resolve(object)?, Changes::from(new));
-        self.change(&found, wcc, || {
-            if let Some(guard) = guard {
-                let now = fstat(&found.fd).map_err(status)?;
-                if guard != ctime(&now) {
-                    return Err(Nfsstat3::NotSync);
-                }
+        let changes = Changes::from(new);
+        self.change(object, wcc, |found| {
+            if guard.is_some_and(|guard| guard != ctime(&found.stat)) {
+                return Err(Nfsstat3::NotSync);
             }
-            self.check(caller, &found, &changes)?;
-            self.apply(caller, &found, &changes)
+            self.check(caller, found, &changes)?;
+            self.apply(caller, found, &changes)
         })
     }
 

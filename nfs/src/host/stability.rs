@@ -55,7 +55,7 @@ struct File {
 /// before the next synchronization can succeed.
 #[derive(Debug)]
 struct SharedFile {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     sync_lock: Mutex<()>,
 }
 
@@ -131,7 +131,7 @@ impl Stability {
             files = lock(&self.files);
             let age = files.next;
             let shared = Arc::new(SharedFile {
-                file,
+                file: Arc::new(file),
                 sync_lock: Mutex::default(),
             });
             if !files.by_id.contains_key(&id) {
@@ -189,6 +189,13 @@ impl Stability {
         }
         drop(guard);
         Some(synced)
+    }
+
+    /// Returns the descriptor of a file with uncommitted bytes.
+    pub(super) fn of(&self, id: Id) -> Option<Arc<OwnedFd>> {
+        let files = lock(&self.files);
+        let file = files.by_id.get(&id)?;
+        Some(file.shared.file.clone())
     }
 
     /// Closes a removed file.

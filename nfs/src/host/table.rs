@@ -98,6 +98,14 @@ impl Table {
         self.lock().touch(number)
     }
 
+    /// Returns the descriptor of an object, if it is in the table.
+    pub(super) fn of(&self, id: Id) -> Option<Arc<OwnedFd>> {
+        let entries = self.lock();
+        let number = entries.by_id.get(&id)?;
+        let entry = entries.by_number.get(number)?;
+        Some(entry.object.clone())
+    }
+
     /// Closes the descriptor of an object that has no name any more.
     pub(super) fn forget(&self, id: Id) {
         let mut entries = self.lock();

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, accessat, fstat,
-    fstatfs, fstatvfs, openat, openat2,
+    fstatfs, fstatvfs, openat, openat2, statat,
 };
 use rustix::io::Errno;
 use rustix::path::DecInt;
@@ -60,7 +60,7 @@ pub(super) struct Tree {
     handles: Handles,
     pub(super) table: Table,
     /// Objects by their kernel handles.
-    objects: RecentCache<FileHandle, Arc<OwnedFd>>,
+    objects: RecentCache<FileHandle, (Arc<OwnedFd>, Id)>,
     pub(super) open_files: OpenFiles,
     /// Whether kernel handles can be opened.
     pub(super) opens_handles: bool,
@@ -101,11 +101,16 @@ impl ObjectFd {
     }
 
     /// Returns an error if the object is no directory.
-    pub(super) fn directory(self) -> FsResult<Self> {
+    pub(super) fn check_directory(&self) -> FsResult<()> {
         match self.kind() {
-            FileType::Directory => Ok(self),
+            FileType::Directory => Ok(()),
             _ => Err(Nfsstat3::Notdir),
         }
+    }
+
+    /// Returns the directory, or an error if the object is none.
+    pub(super) fn directory(self) -> FsResult<Self> {
+        self.check_directory().map(|()| self)
     }
 
     /// Returns an error if the object is no regular file.
@@ -222,10 +227,17 @@ impl Tree {
     /// Opens the object of a handle.
     pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<ObjectFd> {
         // A cached handle was decoded before.
-        let (fd, is_known) = match self.objects.get(handle) {
-            Some(fd) => (fd, true),
-            None => (self.open_handle(handle)?, false),
-        };
+        if let Some((fd, _)) = self.objects.get(handle) {
+            return self.examine(handle, fd);
+        }
+        let found = self.examine(handle, self.open_handle(handle)?)?;
+        self.keep(handle, &found);
+        Ok(found)
+    }
+
+    /// Returns the open object of a handle with its current attributes. The handle of an object
+    /// without a name is stale.
+    fn examine(&self, handle: &FileHandle, fd: Arc<OwnedFd>) -> FsResult<ObjectFd> {
         let found = ObjectFd::new(fd).map_err(|errno| {
             self.objects.remove(handle);
             status(errno)
@@ -233,12 +245,9 @@ impl Tree {
         if found.stat.st_nlink == 0 {
             let _long = self.long_work.begin_freeing(&found.stat)?;
             self.objects.remove(handle);
-            self.forget(&found);
+            self.forget(found.id());
             drop(found);
             return Err(Nfsstat3::Stale);
-        }
-        if !is_known {
-            self.keep(handle, &found);
         }
         Ok(found)
     }
@@ -262,8 +271,8 @@ impl Tree {
     /// Keeps an object open that is likely to be used again. Numbered objects are in the table.
     fn keep(&self, handle: &FileHandle, found: &ObjectFd) {
         if self.opens_handles && Handles::is_of_kernel(handle) {
-            let (key, fd) = (*handle, found.fd.clone());
-            self.objects.insert(key, found.id(), fd);
+            let (id, fd) = (found.id(), found.fd.clone());
+            self.objects.insert(*handle, id, (fd, id));
         }
     }
 
@@ -278,11 +287,20 @@ impl Tree {
     }
 
     /// Closes the descriptors of a removed object.
-    pub(super) fn forget(&self, gone: &ObjectFd) {
-        self.objects.forget(gone.id());
-        self.open_files.forget(gone.id());
-        self.table.forget(gone.id());
-        self.stability.forget(gone.id());
+    pub(super) fn forget(&self, gone: Id) {
+        self.objects.forget(gone);
+        self.open_files.forget(gone);
+        self.table.forget(gone);
+        self.stability.forget(gone);
+    }
+
+    /// Returns a descriptor that is kept open of an object.
+    pub(super) fn kept(&self, object: Id) -> Option<Arc<OwnedFd>> {
+        let in_objects = || self.objects.of(object).map(|(fd, _)| fd);
+        in_objects()
+            .or_else(|| self.table.of(object))
+            .or_else(|| self.stability.of(object))
+            .or_else(|| self.open_files.of(object))
     }
 
     pub(super) fn attributes(&self, stat: &Stat) -> Fattr3 {
@@ -343,6 +361,13 @@ impl Tree {
         ObjectFd::new(openat2(&dir.fd, name, BY_PATH, Mode::empty(), ONE_NAME)?)
     }
 
+    /// Returns the attributes of an object by its name in a directory.
+    pub(super) fn stat_child(&self, dir: &ObjectFd, name: &[u8]) -> Result<Stat, Errno> {
+        identity::assert_chosen();
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        statat(&dir.fd, name, flags)
+    }
+
     /// Opens the parent of a directory. The parent of the root is the root.
     pub(super) fn parent(&self, caller: &Caller, dir: &ObjectFd) -> FsResult<ObjectFd> {
         let above = |found: &ObjectFd| {
@@ -397,18 +422,27 @@ impl Tree {
         accessat(dir, number, access, AtFlags::EACCESS).is_ok()
     }
 
-    /// Changes an object, and records its attributes before and after. No other client changes it
-    /// in between.
+    /// Changes the object of a handle, and records its attributes before and after. No other client
+    /// changes it in between.
     pub(super) fn change<T>(
         &self,
-        object: &ObjectFd,
+        handle: &FileHandle,
         wcc: &mut Wcc,
-        change: impl FnOnce() -> FsResult<T>,
+        change: impl FnOnce(&ObjectFd) -> FsResult<T>,
     ) -> FsResult<T> {
-        self.locks.with(object.id(), || {
-            self.set_before(object, wcc);
-            let result = change();
-            self.set_after(object, wcc);
+        let (fd, id) = match self.objects.get(handle) {
+            Some(open) => open,
+            None => {
+                let found = self.resolve(handle)?;
+                let id = found.id();
+                (found.fd, id)
+            }
+        };
+        self.locks.with(id, || {
+            let object = self.examine(handle, fd)?;
+            wcc.set_before(&self.attributes(&object.stat));
+            let result = change(&object);
+            self.set_after(&object, wcc);
             result
         })
     }
