@@ -75,6 +75,14 @@ impl TestHost {
         Ok(made?.handle)
     }
 
+    async fn remove(&self, name: &[u8]) -> FsResult<()> {
+        let root = self.host.root();
+        let name = Name::new(name).unwrap();
+        let object = DirOp { dir: &root, name };
+        let mut wcc = Wcc::default();
+        self.host.remove(&self.caller, object, &mut wcc).await
+    }
+
     async fn write(&self, file: &FileHandle, stable: StableHow) -> FsResult<Written> {
         let (data, mut wcc) = (Item::from(b"data"), Wcc::default());
         let written = self
@@ -130,12 +138,7 @@ async fn a_failed_directory_sync_is_an_error() {
     assert_eq!(served.create(b"file").await, Err(Nfsstat3::Io));
     assert_eq!(served.create(b"file").await, Err(Nfsstat3::Exist));
     served.fail(1);
-    let root = served.host.root();
-    let name = Name::new(b"file").unwrap();
-    let object = DirOp { dir: &root, name };
-    let mut wcc = Wcc::default();
-    let removed = served.host.remove(&served.caller, object, &mut wcc);
-    assert_eq!(removed.await, Err(Nfsstat3::Io));
+    assert_eq!(served.remove(b"file").await, Err(Nfsstat3::Io));
     served.fail(0);
     assert!(!served.dir.path().join("file").exists());
 }
@@ -178,13 +181,22 @@ async fn a_removed_file_is_closed() {
     served.write(&file, StableHow::Unstable).await.unwrap();
     let is_open = || served.descriptors("file") > 0;
     assert!(is_open());
-    let root = served.host.root();
-    let name = Name::new(b"file").unwrap();
-    let object = DirOp { dir: &root, name };
-    let mut wcc = Wcc::default();
-    let removed = served.host.remove(&served.caller, object, &mut wcc);
-    removed.await.unwrap();
+    served.remove(b"file").await.unwrap();
     assert!(!is_open());
+}
+
+/// Otherwise an error in writing its uncommitted bytes back would be lost.
+#[tokio::test]
+async fn a_file_with_another_name_stays_open() {
+    let served = TestHost::new();
+    let file = served.create(b"file").await.unwrap();
+    served.write(&file, StableHow::Unstable).await.unwrap();
+    let before = served.descriptors("file");
+    let path = served.dir.path();
+    std::fs::hard_link(path.join("file"), path.join("other")).unwrap();
+    served.remove(b"file").await.unwrap();
+    assert_eq!(served.descriptors("file"), before);
+    assert_eq!(served.read(&file).await.unwrap(), b"data");
 }
 
 /// The disk space becomes free soon after a process of the host removes a file.
