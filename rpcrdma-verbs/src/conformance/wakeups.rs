@@ -1,6 +1,7 @@
 //! Descriptors to wait for.
 
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -42,12 +43,12 @@ pub(super) fn an_armed_queue_wakes_once<D: Device>(bed: &TestBed<D>) {
     near.send(b"after");
     assert!(wakes(&far, LONG));
     acknowledge(&far);
-    // A device may wake too often, but not without end: siw does so under load, once or twice.
-    let mut unexpected = 0;
+    // A device may wake too often, but not without end: siw does so under load, once or twice, and
+    // iWARP over TCP until another thread that makes progress has consumed the events.
+    let deadline = Instant::now() + Duration::from_millis(LONG.into());
     while wakes(&far, SHORT) {
         acknowledge(&far);
-        unexpected += 1;
-        assert!(unexpected < 4, "acknowledged");
+        assert!(Instant::now() < deadline, "acknowledged");
     }
     near.send(b"once more");
     far.message().expect("it arrives");
@@ -61,7 +62,7 @@ pub(super) fn what_came_before_is_not_told<D: Device>(bed: &TestBed<D>) {
     let sent = near.send(b"early");
     assert_eq!(near.wait_for(sent), Status::Success);
     // A device that does not acknowledge completes a Send before it has arrived.
-    std::thread::sleep(std::time::Duration::from_millis(SHORT.into()));
+    std::thread::sleep(Duration::from_millis(SHORT.into()));
     // It has arrived and was not polled: so poll once more after arming, before waiting.
     far.host.completions.arm().expect("it is armed");
     far.turn();
