@@ -67,6 +67,8 @@ in_usr() {
     esac
 }
 
+# The kernels run without hardening, auditing and the watchdog, which take 8 % of the emulated
+# processors.
 lean="mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm= audit=0 nowatchdog"
 
 # $1: a machine's folder, with its own files in `guest`. Runs the machine until it stops or $2
@@ -74,8 +76,7 @@ lean="mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_off
 # and `report` in the folder contain the rest.
 #
 # The machine is emulated, as hardware virtualisation may be absent, or present and hang. The guest
-# would distrust the clocks of emulated processors, which are the host's. It does without
-# hardening, auditing and watchdog, which take 8 % of the emulated processors.
+# would distrust the clocks of emulated processors, which are the host's.
 boot() {
     local folder=$1 limit=$2 status=0 reader machine
     shift 2

@@ -296,8 +296,8 @@ impl Tree {
 
     /// Returns a descriptor that is kept open of an object.
     pub(super) fn kept(&self, object: Id) -> Option<Arc<OwnedFd>> {
-        let in_objects = || self.objects.of(object).map(|(fd, _)| fd);
-        in_objects()
+        let known = self.objects.of(object).map(|(fd, _)| fd);
+        known
             .or_else(|| self.table.of(object))
             .or_else(|| self.stability.of(object))
             .or_else(|| self.open_files.of(object))
