@@ -4,48 +4,61 @@
 # How many seconds `load` and `cuts` use the device.
 load_seconds=${RPCRDMA_LOAD_SECONDS:-30}
 
-# The set-ups in which the kernel mounts the NFS server, which takes minutes, and those in which that
-# server is also killed: others, so that no set-up takes much longer than the rest.
-mount_setups=${RPCRDMA_MOUNT_SETUPS:-rxe-6.1}
-kill_setups=${RPCRDMA_MOUNT_SETUPS:-rxe-6.12}
-
-# Whether jobs that have a long form run it.
+# Whether the long suite runs: every job in every set-up that has what the job needs, and the long
+# form of the jobs that have one.
 long=${RPCRDMA_VM_LONG:-0}
 
-# The names of scripts in guest/jobs, and their time limits in seconds.
+# The names of scripts in guest/jobs, their time limits in seconds, and where the short suite runs
+# them. Each device has the jobs that depend on it most. What depends more on the kernel's NFS than
+# on the device runs where the set-ups end at about the same time.
+all="rxe-6.1 rxe-6.12 siw-6.1"
 jobs=(
-    "conformance 180"
-    "transport 120"
-    "groups 120"
-    "demo 60"
-    "windows 60"
-    "cuts $((100 + load_seconds))"
-    "bench 180"
-    "load $((180 + 2 * load_seconds))"
-    "nfs 60"
-    "nfs_client 120"
-    "nfs4_client 120"
+    "conformance 180 $all"
+    "transport 120 $all"
+    "groups 120 $all"
+    "demo 60 rxe-6.1"
+    "windows 60 rxe-6.12"
+    "cuts $((100 + load_seconds)) $all"
+    "bench 180 rxe-6.1"
+    "load $((180 + 2 * load_seconds)) rxe-6.12"
+    "nfs 60 rxe-6.12"
+    "nfs_client 120 rxe-6.12"
+    "nfs4_client 120 $all"
     "ganesha 300"
-    "mount 480"
-    "mount_dir 480"
-    "mount_rpcbind 120"
-    "mount_systemd 150"
-    "mount_workloads $((long ? 7200 : 600))"
-    "mount_kill 240"
-    "mount_cuts $((180 + 7 * load_seconds))"
+    "mount 480 rxe-6.1"
+    "mount_dir 480 siw-6.1"
+    "mount_rpcbind 120 rxe-6.1"
+    "mount_systemd 150 rxe-6.1"
+    "mount_workloads $((long ? 7200 : 600)) rxe-6.1"
+    "mount_kill 240 rxe-6.12"
+    "mount_cuts $((180 + 7 * load_seconds)) $all"
     "nfs_compare 1800"
-    "linux 120"
-    "iwarp 240"
-    "iwarp_peer_to_peer 180"
-    "iwarp_mount 300"
+    "linux 120 rxe-6.12"
+    "iwarp 240 siw-6.1"
+    "iwarp_peer_to_peer 180 siw-6.1"
+    "iwarp_mount 300 siw-6.1"
 )
+
+# Whether the job $1, whose short form runs in the other arguments, runs in the set-up $setup.
+is_chosen() {
+    local job=$1
+    shift
+    case $job in
+    # These jobs need Linux's iWARP as the peer.
+    iwarp*) [ "$device" = siw0 ] || return ;;
+    # Ganesha asks for more scatter/gather entries than siw has.
+    ganesha) [ "$device" != siw0 ] || return ;;
+    esac
+    if [ -n "${RPCRDMA_VM_ONLY-}" ]; then
+        [[ " $RPCRDMA_VM_ONLY " == *" $job "* ]]
+    else
+        [ "$long" = 1 ] || [[ " $* " == *" $setup "* ]]
+    fi
+}
 
 # The test programs that the jobs run, in addition to the command `rpcrdma`.
 test_programs=(conformance transport groups operations load linux linux_nfsd linux_nfsd4 proxy rping_peer)
-
-# Whether a variable names the job $1.
-is_named() { [[ " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_MORE-} " == *" $1 "* ]]; }
-! is_named ganesha || test_programs+=(ganesha)
+[[ $long != 1 && " ${RPCRDMA_VM_ONLY-} " != *" ganesha "* ]] || test_programs+=(ganesha)
 
 # Builds the test programs and the command into the folder $1, under their names.
 build() {
@@ -96,22 +109,12 @@ run_jobs() {
 # Runs the suite in one set-up; adds to passed and failed. If Linux panics, which its drivers in
 # software sometimes do, the jobs that have no result run once more.
 suite() {
-    local folder=$work/$1 name sums start=$SECONDS chosen=() again
+    local folder=$work/$1 job name limit where sums start=$SECONDS chosen=() again
     prepare "$1"
-    for name in "${jobs[@]}"; do
-        case $name in
-        mount_cuts*) ;;
-        mount_kill*) [[ " $kill_setups " == *" $1 "* ]] || continue ;;
-        mount*) [[ " $mount_setups " == *" $1 "* ]] || continue ;;
-        esac
-        # These jobs run with `.ci/long machines`, or if they are named.
-        [[ $name != nfs_compare* && $name != ganesha* ]] || is_named "${name% *}" || continue
-        [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
-        # These jobs need Linux's iWARP as the peer.
-        [[ $name != iwarp* || $1 == siw* ]] || continue
-        # Ganesha asks for more scatter/gather entries than siw has.
-        [[ $name != ganesha* || $1 != siw* ]] || continue
-        chosen+=("$name")
+    for job in "${jobs[@]}"; do
+        read -r name limit where <<<"$job"
+        # shellcheck disable=SC2086 # several set-ups
+        ! is_chosen "$name" $where || chosen+=("$name $limit")
     done
     if [ ${#chosen[@]} = 0 ]; then
         echo "tests/vm: $1 has none of these jobs: ${RPCRDMA_VM_ONLY-}"
