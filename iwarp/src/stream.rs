@@ -114,6 +114,12 @@ impl IwarpStream {
         self.receiver.arriving()
     }
 
+    /// Returns how many RDMA Reads can be outstanding (ORD): 0 if the peer answers none.
+    #[must_use]
+    pub const fn max_reads(&self) -> u32 {
+        self.ord
+    }
+
     /// Queues an RDMA Read of `len` bytes from the peer's memory, given by its STag and tagged
     /// offset. The response goes to [`FpduDestination::Sink`](crate::FpduDestination::Sink) with
     /// offsets from 0. `sink` is the STag in the request; the peer can use it for nothing else.

@@ -147,6 +147,7 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             keys_end_with_their_registration,
             a_write_is_there_before_a_later_message,
             a_read_is_done_before_a_later_message,
+            both_ends_read_at_once,
         }
         sinks: Nothing {
             the_key_of_a_sink_reaches_nothing_beyond_it,

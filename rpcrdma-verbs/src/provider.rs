@@ -205,8 +205,8 @@ pub enum Status {
     LocalProtection,
     /// The memory of the peer is not exposed, or without the required right.
     RemoteAccess,
-    /// The peer could not execute the request: it could not invalidate the key, or its receive was
-    /// too short.
+    /// The peer could not execute the request: it could not invalidate the key, its receive was too
+    /// short, or it answers no RDMA Reads.
     RemoteInvalidRequest,
     /// The peer had no receive.
     ReceiverNotReady,
@@ -424,7 +424,8 @@ pub trait QueuePair {
     /// The memory of the entries must stay valid and unused by others (memory that is sent or
     /// written may be read by others) until the completion of the request, or of a later one if it
     /// is not signaled, or until [`Self::end`] has returned true. The memory of an inline request
-    /// is free when this returns.
+    /// is free when this returns. Memory that a window exposes to writes is, until the window ends,
+    /// exposed by no other window or region, and not posted.
     ///
     /// # Errors
     /// Fails if the queue is full or in the wrong state, or if an inline request has too many
@@ -447,6 +448,12 @@ pub trait QueuePair {
     /// iWARP the accepting end may send from then on (RFC 5044, section 7.1.2).
     fn peer_has_sent(&self) -> bool {
         false
+    }
+
+    /// Returns false if the peer answers no RDMA Reads on this connection, as an iWARP peer may have
+    /// said (RFC 6581, section 9.1). A Read then fails with [`Status::RemoteInvalidRequest`].
+    fn can_read(&self) -> bool {
+        true
     }
 
     /// Ends the queue pair, and returns true if nothing accesses the posted memory any more. If it

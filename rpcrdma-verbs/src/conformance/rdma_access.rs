@@ -1,7 +1,11 @@
 //! RDMA Reads and Writes: what they can access, and what they must not.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::TestBed;
-use super::fixture::{ConnectedEnds, Host, connected, is_refused, pattern, until, whole_range};
+use super::fixture::{
+    ConnectedEnds, Host, TestEnd, connected, is_refused, pattern, until, whole_range,
+};
 use crate::driver::exposure::ExposedRegion;
 use crate::memory::PostedBuf;
 use crate::provider::{Access, Device, Operation, RemoteMemory, Status};
@@ -422,4 +426,53 @@ pub(super) fn a_read_is_done_before_a_later_message<D: Device>(bed: &TestBed<D>)
         );
     }
     drop((both, exposed, memory));
+}
+
+/// More Reads than can be outstanding, from both ends, each in its own thread: each end answers the
+/// other one while its own Reads wait.
+pub(super) fn both_ends_read_at_once<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.2.1-m
+    const READS: usize = 40;
+    for _ in 0..20 {
+        let ConnectedEnds { mut near, mut far } = connected(bed);
+        let [of_near, of_far] = [&mut near, &mut far].map(|end| {
+            let memory = PostedBuf::from(end.host.buf(&pattern(EXPOSED as usize)));
+            end.expose(&memory, Access::REMOTE_READ)
+        });
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for (mut end, from) in [(near, of_far.1), (far, of_near.1)] {
+                let done = &done;
+                scope.spawn(move || {
+                    read_often(&mut end, from, READS);
+                    done.fetch_add(1, Ordering::SeqCst);
+                    // The other end still reads.
+                    until("the Reads of the other end", || {
+                        end.turn();
+                        (done.load(Ordering::SeqCst) == 2).then_some(())
+                    });
+                });
+            }
+        });
+        drop((of_near, of_far));
+    }
+}
+
+/// Posts Reads at once, and checks what they bring.
+fn read_often<D: Device>(end: &mut TestEnd<D>, from: RemoteMemory, count: usize) {
+    let sinks: Vec<_> = (0..count)
+        .map(|_| whole_range(end.host.buf(&[0xee; EXPOSED as usize])))
+        .collect();
+    let posted: Vec<_> = sinks
+        .iter()
+        .map(|sink| end.push(Operation::Read { from }, std::slice::from_ref(sink), true))
+        .collect();
+    end.post();
+    for number in posted {
+        assert_eq!(end.wait_for(number), Status::Success);
+    }
+    for sink in sinks {
+        let bytes = sink.buf.into_buf().expect("nothing uses it").to_vec();
+        assert_eq!(bytes, pattern(EXPOSED as usize));
+    }
 }

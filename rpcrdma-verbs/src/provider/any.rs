@@ -337,6 +337,10 @@ impl QueuePair for AnyQueuePair {
         each!(self, pair => pair.peer_has_sent())
     }
 
+    fn can_read(&self) -> bool {
+        each!(self, pair => pair.can_read())
+    }
+
     fn end(&self) -> bool {
         each!(self, pair => pair.end())
     }

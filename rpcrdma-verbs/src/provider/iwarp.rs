@@ -384,6 +384,10 @@ impl QueuePair for IwarpQueuePair {
         self.qp.peer_has_sent()
     }
 
+    fn can_read(&self) -> bool {
+        self.qp.can_read()
+    }
+
     fn end(&self) -> bool {
         self.ended.call_once(|| self.qp.leave());
         true

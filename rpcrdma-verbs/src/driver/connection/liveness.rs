@@ -123,13 +123,15 @@ impl<D: Device> Connection<D> {
     }
 
     /// Adds a request that completes when the peer's device has processed it and all earlier
-    /// requests. Returns false if there is no memory.
+    /// requests. Returns false if there is no memory, or if the peer's device cannot be asked.
     pub(super) fn push_probe(&mut self, work: WrContext) -> bool {
         let Some(endpoint) = &mut self.endpoint else {
             return false;
         };
         let pushed = if self.pool.device().capabilities().acknowledges {
             endpoint.push(Operation::Write { to: NULL_REMOTE }, [], true, work)
+        } else if !endpoint.pair().can_read() {
+            false
         } else {
             // A Read of no bytes still has a sink.
             let sink = self.pool.take(1).ok().map(|buf| BufRange {

@@ -247,9 +247,12 @@ impl Domain {
     pub(in crate::provider) fn forget(&self, number: u32) {
         // rfc: 5040-8.1.1-g, 5041-8.3.1-g
         let mut table = self.write();
-        for entry in &mut table.entries {
-            if matches!(entry.kind, Kind::Bound { region, .. } if region == number) {
-                entry.kind = Kind::Unbound;
+        let ended = table.entries.get(number as usize).map(|entry| entry.kind);
+        if matches!(ended, Some(Kind::Region(_))) {
+            for entry in &mut table.entries {
+                if matches!(entry.kind, Kind::Bound { region, .. } if region == number) {
+                    entry.kind = Kind::Unbound;
+                }
             }
         }
         if let Some(entry) = table.entries.get_mut(number as usize) {

@@ -224,7 +224,10 @@ impl Completions {
 
     /// Makes a poll process all queue pairs after a time.
     pub(super) fn set_timer(&self, after: Duration) {
-        let at = Instant::now() + after;
+        // Beyond what the clock can count there is no limit.
+        let Some(at) = Instant::now().checked_add(after) else {
+            return;
+        };
         let mut expires = lock(&self.expires);
         if expires.is_none_or(|known| at < known) {
             *expires = Some(at);

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Once};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rpcrdma_iwarp::{IwarpStream, MpaEstablished, MpaInitiator, MpaOptions, ReadDepths, RtrTypes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -39,8 +39,18 @@ pub struct IwarpConnectionManager {
     next_token: u64,
     /// The number of polls. Most of them make no system call while there are only listeners.
     polls: u32,
-    /// True if the maximum number of setups is in progress: then listeners wait.
-    is_full: bool,
+    listening: Listening,
+}
+
+/// Whether connections are accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listening {
+    /// They are.
+    Accepting,
+    /// The maximum number of setups is in progress.
+    Full,
+    /// The system has no descriptor or no memory for another connection: until this time.
+    Paused(Instant),
 }
 
 #[derive(Debug)]
@@ -55,6 +65,9 @@ const TIMER: u64 = u64::MAX - 1;
 
 /// While there are only listeners, one of this many polls calls `epoll_wait`.
 const POLLS: u32 = 8;
+
+/// How long listeners wait after the system has refused another connection.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum connections that one poll accepts.
 const ACCEPTS: usize = 16;
@@ -85,7 +98,7 @@ impl IwarpConnectionManager {
             timer,
             next_token: 0,
             polls: 0,
-            is_full: false,
+            listening: Listening::Accepting,
         })
     }
 
@@ -168,12 +181,26 @@ impl IwarpConnectionManager {
     /// Adds a connection in its setup.
     fn add(&mut self, token: u64, setup: Setup) {
         let timeout = self.device.shared.config.setup_timeout;
-        let deadline = Instant::now() + timeout;
-        if self.deadlines.is_empty() {
-            super::completion::set_timer(&self.timer, timeout);
-        }
-        self.deadlines.push_back((deadline, token));
         self.setups.insert(token, setup);
+        // Beyond what the clock can count there is no limit.
+        if let Some(deadline) = Instant::now().checked_add(timeout) {
+            self.deadlines.push_back((deadline, token));
+            if self.deadlines.len() == 1 {
+                self.arm_timer();
+            }
+        }
+    }
+
+    /// Sets the timer to the next deadline or to the end of a pause.
+    fn arm_timer(&self) {
+        let mut next = self.deadlines.front().map(|(deadline, _)| *deadline);
+        if let Listening::Paused(until) = self.listening {
+            next = Some(next.map_or(until, |deadline| deadline.min(until)));
+        }
+        if let Some(next) = next {
+            let left = next.saturating_duration_since(Instant::now());
+            super::completion::set_timer(&self.timer, left);
+        }
     }
 
     /// Makes progress on listeners and setups.
@@ -189,16 +216,23 @@ impl IwarpConnectionManager {
         }
     }
 
-    /// Ends setups that exceed their time limit.
+    /// Ends setups that exceed their time limit, and a pause.
     fn expire(&mut self) {
-        // rfc: 5044-7.1.2-p, 5044-7.1.2-t
         let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
         let now = Instant::now();
+        if matches!(self.listening, Listening::Paused(until) if until <= now) {
+            self.resume();
+        }
+        self.end_late_setups(now);
+        self.arm_timer();
+    }
+
+    fn end_late_setups(&mut self, now: Instant) {
+        // rfc: 5044-7.1.2-p, 5044-7.1.2-t
         while let Some((deadline, token)) = self.deadlines.front().copied() {
             // An ended setup leaves its deadline in the list.
             let is_over = !self.setups.contains_key(&token);
             if deadline > now && !is_over {
-                super::completion::set_timer(&self.timer, deadline - now);
                 return;
             }
             self.deadlines.pop_front();
@@ -215,14 +249,19 @@ impl IwarpConnectionManager {
     fn accept_some(&mut self, token: u64) {
         for _ in 0..ACCEPTS {
             if self.setups.len() >= self.device.shared.config.max_setups {
-                self.is_full = true;
-                return self.watch_listeners(EventFlags::empty());
+                return self.stop_accepting(Listening::Full);
             }
             let Some((listener, address)) = self.listeners.get(&token) else {
                 return;
             };
-            let Ok(accepted) = socket::accept(listener) else {
-                return;
+            let accepted = match socket::accept(listener) {
+                Ok(accepted) => accepted,
+                // The connection waits in the listener, which would be ready again at once.
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    tracing::warn!(listener = %address, %error, "a connection was not accepted");
+                    return self.stop_accepting(Listening::Paused(Instant::now() + PAUSE));
+                }
+                Err(_) => return,
             };
             let incoming = Incoming::new(accepted, *address);
             let token = self.token();
@@ -231,6 +270,19 @@ impl IwarpConnectionManager {
                 self.advance(token);
             }
         }
+    }
+
+    /// Leaves connections in the listeners until a setup has ended, or until the end of a pause.
+    fn stop_accepting(&mut self, listening: Listening) {
+        self.listening = listening;
+        self.watch_listeners(EventFlags::empty());
+        self.arm_timer();
+    }
+
+    /// Accepts connections again.
+    fn resume(&mut self) {
+        self.listening = Listening::Accepting;
+        self.watch_listeners(EventFlags::IN);
     }
 
     fn watch_listeners(&self, flags: EventFlags) {
@@ -244,8 +296,8 @@ impl IwarpConnectionManager {
     /// Removes a setup, which makes room for another one.
     fn remove(&mut self, token: u64) -> Option<Setup> {
         let setup = self.setups.remove(&token);
-        if std::mem::take(&mut self.is_full) {
-            self.watch_listeners(EventFlags::IN);
+        if self.listening == Listening::Full {
+            self.resume();
         }
         setup
     }
@@ -311,13 +363,13 @@ impl IwarpConnectionManager {
             return;
         };
         match advanced {
-            Ok(Some(established)) => self.establish(&qp, &established),
+            Ok(Some(established)) => self.establish(&connecting, &qp, &established),
             Ok(None) => {}
             Err(failure) => self.fail(&connecting, failure),
         }
     }
 
-    fn establish(&self, qp: &Qp, established: &MpaEstablished) {
+    fn establish(&self, connecting: &Connecting, qp: &Qp, established: &MpaEstablished) {
         // rfc: 5044-7.1.2-j
         let size = qp.with_socket(|socket| {
             let _ = epoll::delete(&self.epoll, socket);
@@ -327,7 +379,10 @@ impl IwarpConnectionManager {
             let stream = IwarpStream::initiator(established, qp.depths, size);
             // An initiator that requests peer-to-peer mode knows that the peer handles it.
             let nudges = established.rtr.is_none();
-            qp.establish((stream, nudges), None, &established.private_data);
+            if !qp.establish((stream, nudges), None, &established.private_data) {
+                let failure = SetupFailure::of_socket(Errno::NOMEM, connecting.address);
+                self.fail(connecting, failure);
+            }
         }
     }
 
@@ -439,7 +494,8 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
         }
         let open = request.open.take();
         let (socket, mpa) = open
-            .filter(|(socket, _)| !socket::is_closed(socket))
+            // An initiator sends nothing before the reply.
+            .filter(|(socket, _)| socket::is_silent(socket))
             .ok_or_else(wrong_state)?;
         let options = self.options(qp.depths, private_data);
         let (reply, established) = mpa.accept(&options).map_err(|_| wrong_state())?;

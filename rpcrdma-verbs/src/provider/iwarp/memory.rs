@@ -20,8 +20,9 @@ pub(super) const MAX_SGE: usize = 16;
 /// and without conflicting use while the value is used:
 /// - entries of a posted request or receive, before its completion: guaranteed by the poster;
 /// - exposed memory, while the table of keys in which it was found is locked: a region is removed
-///   under the lock before its memory is freed. Memory that several queue pairs can write is
-///   written with the table locked for writing.
+///   under the lock before its memory is freed. Memory that a window exposes to writes is exposed
+///   by nothing else, as `post` demands, and one queue pair writes it. Several can write memory
+///   that a region exposes: it is written with the table locked for writing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'a> {
     slices: &'a [Sge],

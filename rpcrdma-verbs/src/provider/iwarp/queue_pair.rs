@@ -284,6 +284,15 @@ impl Qp {
         state.stream.as_ref().is_some_and(IwarpStream::has_heard)
     }
 
+    /// Returns false if the peer answers no RDMA Reads.
+    pub(super) fn can_read(&self) -> bool {
+        let state = self.lock();
+        state
+            .stream
+            .as_ref()
+            .is_none_or(|stream| stream.max_reads() > 0)
+    }
+
     /// Fails a queue pair that will not be connected. Returns false if it has ended or failed.
     pub(super) fn refuse(&self) -> bool {
         let mut state = self.lock();

@@ -142,13 +142,11 @@ pub(super) fn receive(socket: &OwnedFd, into: &mut [u8]) -> rustix::io::Result<u
     rustix::net::recv(socket, into, RecvFlags::DONTWAIT).map(|(_, count)| count)
 }
 
-/// Returns true if the peer has closed the connection and no data are left to be received.
-pub(super) fn is_closed(socket: &OwnedFd) -> bool {
+/// Returns true if the peer has neither closed the connection nor sent anything that was not
+/// received.
+pub(super) fn is_silent(socket: &OwnedFd) -> bool {
     let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-    match rustix::net::recv(socket, &mut [0u8; 1], flags) {
-        Ok((_, count)) => count == 0,
-        Err(error) => error != Errno::AGAIN,
-    }
+    rustix::net::recv(socket, &mut [0u8; 1], flags) == Err(Errno::AGAIN)
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ impl Qp {
                 tracing::debug!(queue_pair = self.number, "an FPDU has not arrived in time");
                 let code = TerminateCode::RDMAP_STREAM_CATASTROPHIC;
                 stream.terminate(&Terminate::new(code));
-                state.fail(self.number, (Status::Flushed, Status::Flushed));
+                self.fail(state, (Status::Flushed, Status::Flushed));
             }
             Some(left) => self.completions.set_timer(left),
         }
@@ -217,7 +217,7 @@ impl Qp {
             }
         }
         if let Some(StreamEnd(request, receive)) = ended {
-            state.fail(self.number, (request, receive));
+            self.fail(state, (request, receive));
         }
     }
 

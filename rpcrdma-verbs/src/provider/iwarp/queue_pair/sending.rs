@@ -67,8 +67,7 @@ impl Qp {
             // A Terminate is the last message.
             let has_ended = state.unsent() == 0 && state.has_terminated();
             if flushed == SendOutcome::Lost || !succeeded || has_ended {
-                let statuses = (Status::Flushed, Status::Flushed);
-                state.fail(self.number, statuses);
+                self.fail(state, (Status::Flushed, Status::Flushed));
             }
             if flushed == SendOutcome::Blocked
                 || (!framed && state.unsent() == 0)
@@ -77,6 +76,16 @@ impl Qp {
                 return;
             }
         }
+    }
+
+    /// Fails the queue pair after as much of the framed data, and of a Terminate behind them, as
+    /// the socket accepts: afterwards the memory of the data is not valid.
+    pub(super) fn fail(&self, state: &mut QpState, statuses: (Status, Status)) {
+        // rfc: 5040-7.1-b
+        if state.phase == QpPhase::Ready && state.has_terminated() {
+            while state.unsent() > 0 && self.flush(state) == SendOutcome::All && !state.is_held() {}
+        }
+        state.fail(self.number, statuses);
     }
 
     /// Frames the next segment, or executes the next request. Returns false if there is nothing to
@@ -103,7 +112,10 @@ impl Qp {
         if has_response && (sends.responses.are_next || !has_request) {
             return self.begin_response(stream, sends);
         }
-        self.begin_request(stream, sends)
+        // A Read that waits for the responses to others must not hold up responses to the peer,
+        // which may wait in the same way.
+        // rfc: 5040-5.2.1-m
+        self.begin_request(stream, sends) || (has_response && self.begin_response(stream, sends))
     }
 
     fn begin_request(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
@@ -128,6 +140,10 @@ impl Qp {
                 let slices = request.slices.all();
                 match self.domain.read().check_local(slices, BufferUse::Receive) {
                     Err(status) => Stage::Failed(status),
+                    // It would wait for ever.
+                    Ok(()) if stream.max_reads() == 0 => {
+                        Stage::Failed(Status::RemoteInvalidRequest)
+                    }
                     Ok(()) => {
                         // It is at most the length of a message, which has 32 bits.
                         let length = request.payload().length() as u32;
