@@ -221,6 +221,13 @@ impl FpduReceiver {
         }
     }
 
+    /// Returns how many bytes of an untagged message have arrived in complete FPDUs, or `None` if no
+    /// message is incomplete.
+    pub fn partial_message(&self) -> Option<u32> {
+        let ended = matches!(self.state, State::Ended);
+        self.partial.filter(|_| !ended).map(|(done, _)| done)
+    }
+
     /// Adds an RDMA Read of this end. The caller must respect the negotiated ORD.
     pub fn read_posted(&mut self, sink: ReadSink) {
         self.sinks.push_back(sink);

@@ -114,6 +114,11 @@ impl IwarpStream {
         self.receiver.arriving()
     }
 
+    /// Works as [`FpduReceiver::partial_message`].
+    pub fn partial_message(&self) -> Option<u32> {
+        self.receiver.partial_message()
+    }
+
     /// Returns how many RDMA Reads can be outstanding (ORD): 0 if the peer answers none.
     #[must_use]
     pub const fn max_reads(&self) -> u32 {

@@ -177,6 +177,7 @@ mod iwarp {
     use std::net::SocketAddr;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
+    use std::time::Duration;
 
     use rpcrdma_verbs::conformance::{Case, TestBed, cases};
     use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
@@ -286,6 +287,23 @@ mod iwarp {
         };
         run(&config, v4(), true, |name| {
             with_progress(name) && name != "rdma_access::writes_stay_within_bounds"
+        });
+    }
+
+    /// The longest times are no limits.
+    #[test]
+    fn without_time_limits() {
+        let config = IwarpConfig {
+            setup_timeout: Duration::MAX,
+            receive_timeout: Duration::MAX,
+            fpdu_timeout: Duration::MAX,
+            ..peer_to_peer()
+        };
+        run(&config, v4(), true, |name| {
+            with_progress(name)
+                && ["connections::", "messages::", "rdma_access::"]
+                    .iter()
+                    .any(|module| name.starts_with(module))
         });
     }
 

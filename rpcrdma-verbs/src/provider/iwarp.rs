@@ -8,9 +8,9 @@
 //! wait. [`IwarpDevice::progress`] makes progress on all queue pairs of a device, for a thread that
 //! waits for something else.
 //!
-//! **Copies.** Payload of 4,096 bytes or more is received directly into its destination, and sent
-//! directly from its source. Shorter payload is received together with the data after it, and
-//! copied. Payload is placed before its CRC is verified, and completes after that. This deviates
+//! **Copies.** Payload is sent directly from its source. Where an FPDU has 4,096 bytes of it or more,
+//! it is received directly into its destination. Shorter payload is received together with the data
+//! after it, and copied. Payload is placed before its CRC is verified, and completes after that. This deviates
 //! from RFC 5044, section 6, as siw does.
 //!
 //! **Differences to devices.** A Send or RDMA Write completes when TCP has accepted it. A message
@@ -94,10 +94,11 @@ pub struct IwarpConfig {
     pub setup_timeout: Duration,
     /// The maximum concurrent connection setups. Further connections wait to be accepted.
     pub max_setups: usize,
-    /// The time that a message waits for a receive, if it waits.
+    /// The time that a message waits for a receive, if it waits. [`Duration::MAX`] is no limit, here
+    /// and for the other times.
     pub receive_timeout: Duration,
-    /// The time limit for the rest of an FPDU whose first bytes have arrived. A peer that exceeds
-    /// it loses its connection.
+    /// The time limit for the rest of an FPDU whose first bytes have arrived, and for the next
+    /// segment of a message. A peer that exceeds it loses its connection.
     pub fpdu_timeout: Duration,
 }
 

@@ -116,18 +116,22 @@ impl Server {
 
     /// Connects, and performs the iWARP setup.
     fn established(&self) -> (TcpStream, IwarpStream) {
-        self.established_over(self.connect())
+        self.established_over(self.connect(), options())
     }
 
     /// Performs the iWARP setup.
-    fn established_over(&self, mut stream: TcpStream) -> (TcpStream, IwarpStream) {
-        let (mut initiator, request) = MpaInitiator::new(options()).unwrap();
+    fn established_over(
+        &self,
+        mut stream: TcpStream,
+        options: MpaOptions,
+    ) -> (TcpStream, IwarpStream) {
+        let depths = options.depths.unwrap();
+        let (mut initiator, request) = MpaInitiator::new(options).unwrap();
         stream.write_all(&request).unwrap();
         let mut reply = [0; 1];
         loop {
             stream.read_exact(&mut reply).unwrap();
             if let (_, Some(established)) = initiator.receive(&reply).unwrap() {
-                let depths = options().depths.unwrap();
                 return (stream, IwarpStream::initiator(&established, depths, 1448));
             }
         }
@@ -555,18 +559,56 @@ fn a_silent_peer_keeps_its_connection() {
     assert!(stream.read(&mut [0; 4096]).unwrap() > 0, "no reply");
 }
 
-/// From the first FPDU of its peer, the server may probe: also before a message is complete.
+/// From the first FPDU of its peer, the server may probe.
 #[test]
 fn the_first_fpdu_begins_keepalive() {
     let server = Server::with_keep_alive(OFTEN);
-    let half_a_message = untagged([0x01, 0x43], 0, 1, 0, &[0; 100]);
-    for first in [tagged([0xc1, 0x40], 0, 0, b""), half_a_message] {
-        let (mut stream, iwarp) = server.established();
-        stream.write_all(&first).unwrap();
-        // It does not answer the server's RDMA Reads.
-        assert_eq!(end(stream, iwarp), None);
-    }
+    let (mut stream, iwarp) = server.established();
+    stream.write_all(&tagged([0xc1, 0x40], 0, 0, b"")).unwrap();
+    // It does not answer the server's RDMA Reads.
+    assert_eq!(end(stream, iwarp), None);
     server.assert_serves();
+}
+
+/// A message without its last segment. RDMA Writes do not extend its time.
+#[test]
+fn half_a_message_ends_the_connection() {
+    let server = Server::new();
+    let half = untagged([0x01, 0x43], 0, 1, 0, &[0; 100]);
+    let write = tagged([0xc1, 0x40], 0, 0, b"");
+    let (mut stream, iwarp) = server.established();
+    let began = Instant::now();
+    stream.write_all(&half).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let writes = thread::spawn(move || {
+        while began.elapsed() < PATIENCE / 2 && writer.write_all(&write).is_ok() {
+            thread::sleep(FPDU / 4);
+        }
+    });
+    let late = TerminateCode::RDMAP_STREAM_CATASTROPHIC;
+    assert_eq!(end(stream, iwarp), Some(late));
+    let elapsed = began.elapsed();
+    assert!((FPDU..PATIENCE / 2).contains(&elapsed), "{elapsed:?}");
+    writes.join().unwrap();
+    server.assert_serves();
+}
+
+/// A peer that answers no RDMA Reads (RFC 6581, section 9.1) cannot be probed: replies must not wait
+/// behind a probe.
+#[test]
+fn a_peer_without_reads_is_served_after_a_pause() {
+    let server = Server::with_keep_alive(OFTEN);
+    let options = MpaOptions {
+        depths: Some(ReadDepths { ird: 0, ord: 4 }),
+        ..options()
+    };
+    let (mut stream, _iwarp) = server.established_over(server.connect(), options);
+    for msn in 1..=3 {
+        let call = untagged([0x41, 0x43], 0, msn, 0, &echo(msn));
+        stream.write_all(&call).unwrap();
+        assert!(stream.read(&mut [0; 4096]).unwrap() > 800, "call {msn}");
+        thread::sleep(5 * OFTEN);
+    }
 }
 
 /// A client that calls and never reads: the replies close its window, and keep-alive detects it.
@@ -581,7 +623,7 @@ fn a_client_with_a_closed_window_loses_its_connection() {
     let socket = socket.unwrap();
     socket.set_recv_buffer_size(1).unwrap();
     socket.connect(&server.address.into()).unwrap();
-    let (mut stream, _iwarp) = server.established_over(socket.into());
+    let (mut stream, _iwarp) = server.established_over(socket.into(), options());
     server.await_connections(1);
     for msn in 1..=CREDITS {
         let call = untagged([0x41, 0x43], 0, msn, 0, &echo(msn));

@@ -1,6 +1,6 @@
 //! Queue pairs: posted requests, and the stream that carries them.
 
-mod fpdu_timer;
+mod arrival_timer;
 mod nudge;
 mod receiving;
 mod send_queue;

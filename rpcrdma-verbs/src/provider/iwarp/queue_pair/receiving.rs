@@ -10,7 +10,7 @@ use rpcrdma_iwarp::{
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 
-use super::fpdu_timer::FpduTimer;
+use super::arrival_timer::ArrivalTimer;
 use super::send_queue::Stage;
 use super::{Qp, QpPhase, QpState};
 use crate::provider::common::domain::{BufferUse, RemoteError, total_length};
@@ -35,7 +35,10 @@ pub(super) struct Incoming {
     pub(super) received: u64,
     /// True if the peer has ended the stream: the end follows the data, without another event.
     has_ended: bool,
-    fpdu_timer: FpduTimer,
+    /// For the number of an FPDU.
+    fpdu_timer: ArrivalTimer,
+    /// For the bytes of a message.
+    message_timer: ArrivalTimer,
 }
 
 /// Payload of at least this many bytes is received directly into its destination. Shorter payload
@@ -139,7 +142,7 @@ impl Qp {
         state.incoming.has_ended |= has_ended;
         let has_more = self.receive_some(state, staging);
         if !has_more {
-            self.limit_fpdu(state);
+            self.limit_arrival(state);
         }
         has_more
     }
@@ -170,8 +173,8 @@ impl Qp {
         true
     }
 
-    /// Fails the queue pair if an FPDU has not arrived in time.
-    fn limit_fpdu(&self, state: &mut QpState) {
+    /// Fails the queue pair if an FPDU, or the next segment of a message, has not arrived in time.
+    fn limit_arrival(&self, state: &mut QpState) {
         let QpState {
             stream: Some(stream),
             incoming,
@@ -180,18 +183,30 @@ impl Qp {
         else {
             return;
         };
+        let (now, timeout) = (Instant::now(), self.fpdu_timeout);
         // The time of a message that waits for a receive is limited by `after`.
-        let arriving = stream.arriving().filter(|_| incoming.stalled.is_none());
-        let Some(number) = arriving else {
-            return incoming.fpdu_timer.stop();
-        };
-        let left = incoming
-            .fpdu_timer
-            .left(number, Instant::now(), self.fpdu_timeout);
-        match left {
+        let waits = incoming.stalled.is_some();
+        let left = [
+            (stream.arriving(), &mut incoming.fpdu_timer),
+            (
+                stream.partial_message().map(u64::from),
+                &mut incoming.message_timer,
+            ),
+        ]
+        .map(|(arrived, timer)| match arrived.filter(|_| !waits) {
+            Some(arrived) => timer.left(arrived, now, timeout),
+            None => {
+                timer.stop();
+                None
+            }
+        });
+        match left.into_iter().flatten().min() {
             None => {}
             Some(Duration::ZERO) => {
-                tracing::debug!(queue_pair = self.number, "an FPDU has not arrived in time");
+                tracing::debug!(
+                    queue_pair = self.number,
+                    "a message has not arrived in time"
+                );
                 let code = TerminateCode::RDMAP_STREAM_CATASTROPHIC;
                 stream.terminate(&Terminate::new(code));
                 self.fail(state, (Status::Flushed, Status::Flushed));

@@ -1,20 +1,20 @@
-//! The time limit of an FPDU whose first bytes have arrived.
+//! The time limit of the rest of an FPDU, or of the next segment of a message.
 
 use std::time::{Duration, Instant};
 
-/// The FPDU that has arrived in part.
+/// What has arrived in part.
 #[derive(Default, Debug)]
-pub(super) struct FpduTimer {
-    /// The number of the FPDU, and the time by which the rest of it must have arrived.
+pub(super) struct ArrivalTimer {
+    /// How far it has arrived, and the time by which more must have arrived.
     arriving: Option<(u64, Instant)>,
 }
 
-impl FpduTimer {
-    /// Returns the remaining time for the FPDU `arriving`, which is zero if its time is over. Call
-    /// this when the socket has no more data.
+impl ArrivalTimer {
+    /// Returns the remaining time, which is zero if it is over. Its start is the first call with this
+    /// number, which says how far it has arrived. Call this when the socket has no more data.
     ///
     /// A full socket blocks the peer. After a pause of this end that lasts until a quarter of the
-    /// time behind the deadline, the FPDU therefore gets its whole time again.
+    /// time behind the deadline, it therefore gets its whole time again.
     pub(super) fn left(
         &mut self,
         arriving: u64,
@@ -46,13 +46,13 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(8);
 
     /// Returns the remaining seconds at a time.
-    fn left(timer: &mut FpduTimer, number: u64, at: Instant) -> u64 {
+    fn left(timer: &mut ArrivalTimer, number: u64, at: Instant) -> u64 {
         timer.left(number, at, TIMEOUT).unwrap().as_secs()
     }
 
     #[test]
     fn each_fpdu_has_a_deadline() {
-        let (mut timer, begin) = (FpduTimer::default(), Instant::now());
+        let (mut timer, begin) = (ArrivalTimer::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert_eq!(left(&mut timer, 0, at(0)), 8);
         assert_eq!(left(&mut timer, 0, at(7)), 1);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_late_check_extends_the_deadline() {
-        let (mut timer, begin) = (FpduTimer::default(), Instant::now());
+        let (mut timer, begin) = (ArrivalTimer::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert_eq!(left(&mut timer, 0, at(0)), 8);
         assert_eq!(left(&mut timer, 0, at(30)), 8);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_longest_time_is_no_limit() {
-        let mut timer = FpduTimer::default();
+        let mut timer = ArrivalTimer::default();
         assert_eq!(timer.left(0, Instant::now(), Duration::MAX), None);
     }
 }
