@@ -52,6 +52,7 @@ pub struct MpaOptions {
 
 /// The reason why a setup fails. The TCP connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SetupError {
     /// The frame does not begin with the key.
     Key,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::channel::{Channel, Submissions};
+use crate::error::CallErrorKind;
 use crate::item_buf::ItemMemory;
 
 /// The backward direction of a connection. A transport that supports it creates one for each
@@ -59,6 +60,12 @@ impl CallerChannel {
     #[must_use]
     pub fn connection(&self) -> u64 {
         self.connection
+    }
+
+    /// Ends the channel, because the connection has ended: the transport's end gets
+    /// [`ChannelEvent::Shutdown`](crate::ChannelEvent::Shutdown), and calls fail for this reason.
+    pub fn close(&self, reason: CallErrorKind) {
+        self.channel.close(reason);
     }
 
     /// States that the client is ready for calls, and returns the channel to it.

@@ -214,23 +214,30 @@ impl Calls {
     }
 
     /// Fails the calls whose deadlines have passed, and queued calls that may not be sent again any
-    /// more. `unsent` is the reason for calls that were not sent.
-    pub(crate) fn expire(&mut self, now: Instant, unsent: impl Fn() -> Progress) {
+    /// more. `unsent` returns the progress of a call that was not sent, which may be in flight.
+    pub(crate) fn expire(&mut self, now: Instant, unsent: impl Fn(bool) -> Progress) {
         while let Some((_, id)) = self
             .deadlines
             .first()
             .filter(|(due, _)| *due <= now)
             .copied()
         {
+            let before = self.in_flight.len();
             let Some(call) = self.remove(id) else { return };
+            let was_in_flight = self.in_flight.len() < before;
             let timeout = call.submission.request().timeout.unwrap_or_default();
             let progress = if call.submission.is_sent() {
                 Progress::NoReply
             } else {
-                unsent()
+                unsent(was_in_flight)
             };
             let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
-            call.submission.fail_unanswered(kind);
+            if was_in_flight {
+                // Its owner still sends it.
+                call.submission.fail(kind, Execution::Unknown);
+            } else {
+                call.submission.fail_unanswered(kind);
+            }
         }
         self.expire_resends(now);
     }

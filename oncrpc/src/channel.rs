@@ -121,8 +121,12 @@ impl Channel {
             queue: queue.clone(),
             memory: None,
         };
-        let taken = VecDeque::new();
-        (channel, Submissions { queue, taken })
+        let submissions = Submissions {
+            queue,
+            taken: VecDeque::new(),
+            drains: false,
+        };
+        (channel, submissions)
     }
 
     /// Creates a channel on which each call fails for this reason, and is not executed.
@@ -164,6 +168,14 @@ impl Channel {
     /// Shuts the channel down: the transport ends at once. Calls in flight fail.
     pub fn shutdown(&self) {
         self.queue.end(Ending::Shutdown);
+    }
+
+    /// Shuts the channel down. New calls fail for this reason.
+    pub(crate) fn close(&self, reason: CallErrorKind) {
+        self.queue.change(|state| {
+            state.closed.get_or_insert(reason);
+            state.ending = Some(Ending::Shutdown);
+        });
     }
 }
 
@@ -425,6 +437,8 @@ pub struct Submissions {
     queue: Arc<Queue>,
     /// A batch of calls from the queue.
     taken: VecDeque<Submission>,
+    /// True after `Drain` was returned.
+    drains: bool,
 }
 
 impl Submissions {
@@ -434,8 +448,8 @@ impl Submissions {
         self.queue.peer.clone()
     }
 
-    /// Returns the next event. After `Drain` or `Shutdown` it returns the same event again when
-    /// there is no other.
+    /// Returns the next event. Calls can be cancelled, and the channel can be shut down, also after
+    /// `Drain`, which is returned once. After `Shutdown` it returns `Shutdown` again.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ChannelEvent> {
         if let Some(submission) = self.taken.pop_front() {
             return Poll::Ready(ChannelEvent::Call(submission));
@@ -452,7 +466,8 @@ impl Submissions {
         if let Some(id) = state.cancelled.pop() {
             return Poll::Ready(ChannelEvent::Cancelled(id));
         }
-        if state.ending == Some(Ending::Drain) {
+        if state.ending == Some(Ending::Drain) && !self.drains {
+            self.drains = true;
             return Poll::Ready(ChannelEvent::Drain);
         }
         match &mut state.runner {

@@ -28,6 +28,8 @@ pub enum Progress {
     NotConnected(Option<String>),
     /// The call waited behind the maximum number of calls in flight.
     Queued,
+    /// The call was not written to the connection, since the peer does not read what is before it.
+    NotWritten,
     /// The call waited for a credit of the server.
     NoCredit,
     /// The call waited for memory within the budget.
@@ -42,6 +44,7 @@ impl fmt::Display for Progress {
             Self::NotConnected(None) => f.write_str("not connected"),
             Self::NotConnected(Some(cause)) => write!(f, "not connected: {cause}"),
             Self::Queued => f.write_str("too many calls in flight"),
+            Self::NotWritten => f.write_str("the peer does not read"),
             Self::NoCredit => f.write_str("no credit from the server"),
             Self::NoMemory => f.write_str("memory budget exhausted"),
             Self::NoReply => f.write_str("no reply"),
@@ -70,6 +73,9 @@ pub enum CallErrorKind {
     /// server's reply cache ([`Resend::Always`](crate::Resend::Always)). The field has the reason of
     /// the loss.
     ReplyCacheExpired(Arc<dyn StdError + Send + Sync>),
+    /// The maximum number of calls is open on a driver ([`LocalTransport`](crate::LocalTransport)).
+    /// Begin the call again when one of them has ended.
+    TooManyCalls,
     /// The channel was shut down.
     Shutdown,
     /// The runner of the channel has ended. The field has its error; `None` if it was dropped.
@@ -221,6 +227,7 @@ impl fmt::Display for CallErrorKind {
                 "the connection was lost, and not restored within the lifetime of the reply cache: \
                 {error}"
             ),
+            Self::TooManyCalls => f.write_str("too many calls are open"),
             Self::Shutdown => f.write_str("the channel was shut down"),
             Self::RunnerEnded(None) => f.write_str("the channel's runner has ended"),
             Self::RunnerEnded(Some(error)) => write!(f, "the channel's runner has ended: {error}"),

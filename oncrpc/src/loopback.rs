@@ -80,7 +80,7 @@ async fn run<P: Programs>(router: Router<P>, mut submissions: Submissions, peer:
         }
         let deadline = calls.deadline();
         tokio::select! {
-            event = submissions.event(), if !drains => match event {
+            event = submissions.event() => match event {
                 ChannelEvent::Call(submission) => calls.submit(submission),
                 ChannelEvent::Cancelled(id) => calls.cancel(id),
                 ChannelEvent::Drain => drains = true,
@@ -91,7 +91,7 @@ async fn run<P: Programs>(router: Router<P>, mut submissions: Submissions, peer:
                     completion.succeed(received(reply.header, &reply.body));
                 }
             },
-            () = wait(deadline) => calls.expire(Instant::now(), || Progress::Queued),
+            () = wait(deadline) => calls.expire(Instant::now(), |_| Progress::Queued),
         }
     }
 }

@@ -34,6 +34,8 @@ use crate::span::{self, record_status};
 pub struct Router<P = ()> {
     programs: P,
     cache: ReplyCache,
+    /// Whether the user has set the cache.
+    has_own_cache: bool,
     security: Vec<Arc<dyn ServerSecurity>>,
 }
 
@@ -44,6 +46,7 @@ impl Router {
         Self {
             programs: (),
             cache: ReplyCache::default(),
+            has_own_cache: false,
             security: Vec::new(),
         }
     }
@@ -62,6 +65,7 @@ impl<P> Router<P> {
         Router {
             programs: (service, self.programs),
             cache: self.cache,
+            has_own_cache: self.has_own_cache,
             security: self.security,
         }
     }
@@ -80,6 +84,20 @@ impl<P> Router<P> {
     /// several routers share.
     #[must_use]
     pub fn reply_cache(self, cache: impl Into<ReplyCache>) -> Self {
+        Self {
+            cache: cache.into(),
+            has_own_cache: true,
+            ..self
+        }
+    }
+
+    /// Sets the reply cache, unless [`reply_cache`](Self::reply_cache) has set one: servers with
+    /// several routers give all of them the same cache.
+    #[must_use]
+    pub fn default_reply_cache(self, cache: impl Into<ReplyCache>) -> Self {
+        if self.has_own_cache {
+            return self;
+        }
         Self {
             cache: cache.into(),
             ..self

@@ -22,8 +22,8 @@ use crate::protocol::AuthStat;
 
 /// The error of a handler.
 ///
-/// The operator `?` converts any error into it: the caller gets SYSTEM_ERR, and the error is logged
-/// at `warn`.
+/// The operator `?` converts each type that implements [`std::error::Error`] into it: the caller
+/// gets SYSTEM_ERR, and the error is logged at `warn`.
 ///
 /// ```
 /// use oncrpc::RpcError;
@@ -306,8 +306,8 @@ impl<'a> IncomingCall<'a> {
     /// Decodes the arguments.
     ///
     /// # Errors
-    /// `GarbageArgs` if they do not match the schema, or if the caller has reduced data that may
-    /// not be reduced.
+    /// `GarbageArgs` if they do not match the schema. Data that the caller has reduced elsewhere than
+    /// at an item are put in place first.
     pub fn args<P: Procedure>(&self) -> Result<P::Args<'a>, RpcError> {
         let mut d = self.decoder.clone();
         let args = d.remaining();

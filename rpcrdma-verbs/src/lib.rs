@@ -37,7 +37,7 @@
 //! copied once into registered memory.
 #![allow(
     clippy::cast_possible_truncation,
-    reason = "addresses are of 64 bits on every machine with RDMA, and numbers of requests of 32: `try_from` would say neither"
+    reason = "addresses have 64 bits on every machine with RDMA, and numbers of requests have 32"
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::outbox::Outbox;
 use super::poll_once;
-use super::sending::{push_calls, take_reply};
+use super::sending::{push_calls, take_reply, unsent};
 use crate::caller::CallerChannel;
 use crate::calls::Calls;
 use crate::channel::{ChannelEvent, Submission, Submissions};
-use crate::error::{BackwardError, CallErrorKind, Execution, Progress};
+use crate::error::{BackwardError, CallErrorKind, Execution};
 use crate::loopback::wait;
 
 /// The maximum number of queued calls to one client.
@@ -81,7 +81,7 @@ impl Backward {
         tokio::select! {
             event = event => self.take(event),
             () = wait(self.calls.deadline()) => {
-                self.calls.expire(Instant::now(), || Progress::Queued);
+                self.calls.expire(Instant::now(), unsent);
             }
         }
     }
@@ -90,8 +90,8 @@ impl Backward {
         match event {
             ChannelEvent::Call(submission) => self.submit(submission),
             ChannelEvent::Cancelled(id) => self.calls.cancel(id),
-            // The connection itself keeps a channel, so the event comes from `Channel::drain`.
-            ChannelEvent::Drain => self.close(CallErrorKind::Shutdown),
+            // The channel accepts no more calls, and those that are open go on.
+            ChannelEvent::Drain => {}
             ChannelEvent::Shutdown => self.end(&CallErrorKind::Shutdown),
         }
     }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::dial::dial;
 use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
-use super::sending::{is, push_calls, take_reply};
+use super::sending::{is, push_calls, take_reply, unsent};
 use super::{KEEPALIVE, MAX_RECORD, poll_once, record};
 use crate::calls::{Calls, LossReason};
 use crate::channel::{Channel, ChannelEvent, Submission, Submissions};
@@ -359,7 +359,7 @@ impl<P: Programs> Runner<P> {
                     let timed_out = Err(io::ErrorKind::TimedOut.into());
                     return Ok(Some(dialed.unwrap_or(timed_out)));
                 }
-                event = self.submissions.event(), if !self.drains => self.take(event)?,
+                event = self.submissions.event() => self.take(event)?,
                 () = wait(deadline) => self.expire_unsent(),
             }
         }
@@ -373,7 +373,7 @@ impl<P: Programs> Runner<P> {
             let deadline = self.calls.deadline();
             tokio::select! {
                 () = &mut pause => return Ok(()),
-                event = self.submissions.event(), if !self.drains => self.take(event)?,
+                event = self.submissions.event() => self.take(event)?,
                 () = wait(deadline) => self.expire_unsent(),
             }
         }
@@ -382,7 +382,7 @@ impl<P: Programs> Runner<P> {
     fn expire_unsent(&mut self) {
         let cause = self.outage.as_ref().map(ToString::to_string);
         self.calls
-            .expire(Instant::now(), || Progress::NotConnected(cause.clone()));
+            .expire(Instant::now(), |_| Progress::NotConnected(cause.clone()));
     }
 
     async fn dial(&mut self) -> io::Result<TcpStream> {
@@ -451,12 +451,15 @@ impl<P: Programs> Runner<P> {
                 written = outbox.write(writer), if !outbox.is_empty() => {
                     self.sent(&mut outbox, Poll::Ready(written))?;
                 }
-                event = self.submissions.event(), if !self.drains => {
+                event = self.submissions.event() => {
                     if let Err(end) = self.take(event) {
                         return Ok(end);
                     }
                 }
-                () = wait(deadline) => self.calls.expire(Instant::now(), || Progress::Queued),
+                () = wait(deadline) => {
+                    let is_full = !outbox.is_empty();
+                    self.calls.expire(Instant::now(), |in_flight| unsent(in_flight || is_full));
+                }
             }
         }
     }
@@ -514,9 +517,6 @@ impl<P: Programs> Runner<P> {
     /// Handles the events of the channel without waiting.
     async fn take_submissions(&mut self) -> Result<(), End> {
         for _ in 0..SUBMISSIONS {
-            if self.drains {
-                return Ok(());
-            }
             let event = poll_once(pin!(self.submissions.event())).await;
             match event {
                 Poll::Ready(event) => self.take(event)?,

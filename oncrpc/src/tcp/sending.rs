@@ -2,7 +2,7 @@
 
 use super::outbox::Outbox;
 use crate::calls::Calls;
-use crate::error::CallErrorKind;
+use crate::error::{CallErrorKind, Progress};
 use crate::message::{ReceivedMessage, word};
 use crate::protocol::MsgType;
 
@@ -31,6 +31,16 @@ pub(crate) fn push_calls(calls: &mut Calls, outbox: &mut Outbox) {
         if let Err(kind) = pushed {
             calls.fail(xid, kind);
         }
+    }
+}
+
+/// Returns the progress of a call that was not sent: it, or what is before it, may wait until the
+/// peer reads.
+pub(crate) fn unsent(waits_for_reader: bool) -> Progress {
+    if waits_for_reader {
+        Progress::NotWritten
+    } else {
+        Progress::Queued
     }
 }
 

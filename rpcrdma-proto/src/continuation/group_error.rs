@@ -19,7 +19,7 @@ pub enum GroupError {
     Sequence(Mismatch),
     /// A continuation of another XID.
     Xid(Mismatch),
-    /// A target that there is not, or that has no data.
+    /// A target that does not exist, or that has no data.
     Target(OutOfRange),
     /// Data that begin beyond their target.
     Offset(OutOfRange),

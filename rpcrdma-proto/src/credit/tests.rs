@@ -39,7 +39,7 @@ fn grants_rise_and_fall_and_zero_is_one() {
     assert_eq!(
         (credits.used(), credits.available()),
         (3, 0),
-        "more under way than granted now"
+        "more in flight than granted now"
     );
     credits.on_reply(taken[1], None);
     credits.on_reply(taken[2], Some(0));
@@ -198,7 +198,7 @@ proptest! {
         for (credit, grant) in heard {
             requester.on_reply(credit, grant);
         }
-        prop_assert!(requester.take_call().is_some(), "with no call under way, one can be sent");
+        prop_assert!(requester.take_call().is_some(), "with no call in flight, one can be sent");
     }
 }
 

@@ -282,7 +282,7 @@ fn receives_are_posted_for_every_possible_message() {
         "one backward call until its reply tells of more"
     );
     // A call that is being served keeps its buffer: with it, there are as many as the next reply
-    // may grant, and one for each message under way: three calls, and a backward one after what
+    // may grant, and one for each message in flight: three calls, and a backward one after what
     // tells the server's properties.
     assert_eq!(
         (

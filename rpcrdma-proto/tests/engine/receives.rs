@@ -125,7 +125,7 @@ fn receives_precede_the_operations_that_need_them() {
             break;
         }
         sent += 1;
-        assert!(posted >= others + sent, "{posted} for {sent} under way");
+        assert!(posted >= others + sent, "{posted} for {sent} in flight");
     }
     assert_eq!(sent, 10);
 }

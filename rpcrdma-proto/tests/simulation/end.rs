@@ -23,7 +23,7 @@ pub(crate) struct End {
     pub(crate) serving: Vec<Serving>,
     /// The connection that the session knows; none if it has none.
     pub(crate) link: u32,
-    /// Which attempt to connect is under way.
+    /// Which attempt to connect is in progress.
     pub(crate) attempt: u32,
     pub(crate) connecting: bool,
     /// Before this time it does not try again.
@@ -100,7 +100,7 @@ pub(crate) struct Call {
     /// Whether its reply has come, over a connection without forgeries.
     pub(crate) replied: bool,
     pub(crate) keys: Keys,
-    /// The exposure that is under way, and when it is done.
+    /// The exposure that is in progress, and when it is done.
     pub(crate) exposing: Option<u32>,
     pub(crate) exposed_at: u64,
     pub(crate) exposures: u32,

@@ -217,7 +217,7 @@ impl Credits {
             return;
         };
         let call = self.calls.swap_remove(at);
-        // Of several transmissions some may still be under way.
+        // Of several transmissions some may still be in flight.
         self.one_way += if grant.is_none() {
             call.messages - 1
         } else {

@@ -360,7 +360,7 @@ impl World {
         }
         if !may && !forged {
             self.fail(format!(
-                "has {used} messages under way and {granted} credits"
+                "has {used} messages in flight and {granted} credits"
             ));
         }
         if matches!(origin, Origin::Call { .. }) && begins {

@@ -102,7 +102,7 @@ fn scenes() -> [Scene; 12] {
             play: denied,
         },
         Scene {
-            title: "The connection is lost while a call is under way",
+            title: "The connection is lost while a call is in flight",
             client: Config::client,
             server: Config::server,
             play: reconnect,

@@ -87,7 +87,7 @@ fn capabilities(can: &Capabilities) -> Result<(), OutputError> {
         can.max_read_sge
     );
     outln!(
-        "    {} RDMA Reads under way, {} bytes a request; a Send takes up to {} along",
+        "    {} RDMA Reads in flight, {} bytes in a request, {} of them inline in a Send",
         can.max_reads,
         can.max_message,
         can.max_inline

@@ -238,6 +238,8 @@ impl Callers {
         };
         connection.calls.fail_all((driver, id), &lost(reason));
         connection.local.is_closed.set(true);
+        // The next poll drops the channel's events.
+        connection.local.caller.close(lost(reason));
         let disconnected = LocalEvent::Disconnected {
             reason,
             error: None,
@@ -303,7 +305,8 @@ impl Callers {
         match event {
             ChannelEvent::Call(submission) => self.submit(driver, id, submission),
             ChannelEvent::Cancelled(call) => connection.calls.cancel((driver, id), call),
-            ChannelEvent::Drain => return Err(CallErrorKind::Shutdown),
+            // The channel accepts no more calls, and those that are open go on.
+            ChannelEvent::Drain => {}
             ChannelEvent::Shutdown => {
                 let kind = CallErrorKind::Shutdown;
                 connection.calls.fail_all((driver, id), &kind);

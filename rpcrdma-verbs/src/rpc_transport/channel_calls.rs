@@ -11,7 +11,7 @@ use rpcrdma_proto::transfer::MAX_RESULTS;
 
 use super::failure;
 use super::message::{self, Connection, OutgoingItem};
-use crate::driver::{BeginError, CallParams, Driver, OutgoingCallError, Payload};
+use crate::driver::{BeginError, CallParams, ConnectionId, Driver, OutgoingCallError, Payload};
 use crate::memory::{Buf, Frozen, MemoryError};
 use crate::number_map::NumberMap;
 use crate::provider::Device;
@@ -195,8 +195,8 @@ impl ChannelCalls {
         }
         let results = match buffers(driver, submission.request(), &mut self.items) {
             Ok(results) => results,
-            // The calls in flight will return memory.
-            Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
+            // The open calls will return memory, also those that were cancelled.
+            Err(MemoryError::Budget { .. }) if has_open_calls(driver, connection) => {
                 self.items.clear();
                 self.lacks_memory = true;
                 return BeginOutcome::Waits(submission);
@@ -350,6 +350,13 @@ impl ChannelCalls {
         self.xids.clear();
         self.deadlines.clear();
     }
+}
+
+/// Returns true if the memory of a call is in use. A cancelled call has it until its reply arrives,
+/// or until its chunks are invalidated.
+fn has_open_calls<D: Device>(driver: &Driver<D>, connection: ConnectionId) -> bool {
+    let session = driver.session(connection);
+    session.is_some_and(|session| session.outstanding().0 > 0)
 }
 
 /// Lists the items of a call, and takes buffers for the items of its reply.

@@ -149,12 +149,15 @@ async fn run<D: Device, P: Programs>(
         outage: Outage::default(),
         drains: false,
         ended: false,
+        final_loss: None,
     };
     let ended = runner.run(waiter).await;
     if let Err(error) = &ended {
         let kind = ended_by(error);
         runner.fail_all(&kind);
         runner.submissions.close(kind);
+    } else if let Some(reason) = runner.final_loss {
+        runner.submissions.close(connection_lost(reason));
     }
     ended
 }
@@ -176,6 +179,10 @@ fn set_up<D: Device>(
 /// Returns the error of calls after the runner has failed.
 fn ended_by(error: &TransportError) -> CallErrorKind {
     CallErrorKind::RunnerEnded(Some(error.to_string().into()))
+}
+
+fn connection_lost(reason: CloseReason) -> CallErrorKind {
+    CallErrorKind::ConnectionLost(Arc::new(reason))
 }
 
 /// The services of the client.
@@ -206,6 +213,8 @@ struct Runner<D: Device, P: Programs> {
     outage: Outage,
     drains: bool,
     ended: bool,
+    /// The reason why the connection is lost and no other one follows.
+    final_loss: Option<CloseReason>,
 }
 
 impl<D: Device, P: Programs> Runner<D, P> {
@@ -241,7 +250,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
                 address = poll_fn(|cx| self.resolver.poll_resolved(cx)) => {
                     driver.set_address(self.id, address);
                 }
-                event = self.submissions.event(), if !self.drains => self.take(event),
+                event = self.submissions.event() => self.take(event),
                 () = served(driver, services) => {}
                 ready = waiter.wait(timeout) => ready?,
             }
@@ -259,7 +268,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
 
     /// Handles the events of the channel without waiting.
     async fn take_submissions(&mut self) {
-        while !self.drains && !self.ended {
+        while !self.ended {
             let event = poll_fn(|cx| Poll::Ready(self.submissions.poll_event(cx))).await;
             let Poll::Ready(event) = event else { return };
             self.take(event);
@@ -393,7 +402,9 @@ impl<D: Device, P: Programs> Runner<D, P> {
         self.outage.failed(self.driver.take_connect_error(self.id));
         self.ended |= is_final;
         if is_final {
-            return self.fail_all(&CallErrorKind::ConnectionLost(Arc::new(reason)));
+            tracing::warn!(server = %self.submissions.peer(), %reason, "the channel has ended");
+            self.final_loss = Some(reason);
+            return self.fail_all(&connection_lost(reason));
         }
         if let Some(kind) = self.outage.error().filter(|_| !was_connected) {
             self.calls

@@ -45,6 +45,7 @@ pub(super) fn progress(is_sent: bool) -> Progress {
 pub(super) fn begin_error(error: OutgoingCallError) -> CallErrorKind {
     match error {
         OutgoingCallError::Call(SessionCallError::Closed) => CallErrorKind::Shutdown,
+        OutgoingCallError::Call(SessionCallError::Full) => CallErrorKind::TooManyCalls,
         OutgoingCallError::Call(error) => CallErrorKind::Transport(Arc::new(error)),
         OutgoingCallError::Write(error) => CallErrorKind::Transport(Arc::new(error)),
     }

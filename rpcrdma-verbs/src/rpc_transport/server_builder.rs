@@ -118,7 +118,7 @@ impl<P: LocalPrograms> ServerBuilder<P> {
     }
 
     /// Sets the reply cache: a [`ReplyCacheConfig`](oncrpc::ReplyCacheConfig), or a cache that
-    /// several servers share.
+    /// several servers share. A router with a [cache of its own](Router::reply_cache) keeps that.
     pub fn reply_cache(mut self, cache: impl Into<ReplyCache>) -> Self {
         self.reply_cache = cache.into();
         self
@@ -154,7 +154,7 @@ impl<P: LocalPrograms> ServerBuilder<P> {
     /// Returns a function that creates a router with the server's reply cache.
     fn router_maker(&self) -> RouterMaker<P> {
         let (router, cache) = (self.router.clone(), self.reply_cache.clone());
-        Box::new(move || router().reply_cache(cache))
+        Box::new(move || router().default_reply_cache(cache))
     }
 
     /// Listens at all addresses, and serves.
@@ -206,7 +206,7 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
     ) -> impl Future<Output = Result<(SocketAddr, JoinHandle<()>), TransportError>> + Send + use<P>
     {
         let (make, cache) = (self.router.clone(), self.reply_cache.clone());
-        let router = move || make().reply_cache(cache.clone());
+        let router = move || make().default_reply_cache(cache.clone());
         let (threads, placement) = (self.threads, self.placement.clone());
         let (control, config) = (self.control.clone(), self.tcp_config.clone());
         async move {

@@ -4,7 +4,8 @@
 mod support;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,8 @@ use rpcrdma_verbs::provider::software::{Fabric, Faults};
 use rpcrdma_verbs::{ClientConfig, ServerBuilder, ServerConfig, channel};
 use support::rdma::Running;
 use support::table::{assert_documented, rows};
-use support::{Store, assert_error, put, run, until};
+use support::{Store, assert_error, iwarp, put, run, until};
+use tokio::io::AsyncWriteExt as _;
 
 fn rdma(protocol: Config) -> Running {
     support::rdma::start(ServerConfig::new().protocol(protocol))
@@ -63,6 +65,49 @@ fn connecting_without_a_listener_over_tcp() {
         let error = kv.fail(&9).timeout(SOON).await.unwrap_err();
         let text = "not done within 50ms: not connected: Connection refused (os error 111)";
         assert_error(&error, text, Execution::NotExecuted);
+    });
+}
+
+/// A call whose deadline passes while its bytes wait for the server to read may be executed later.
+#[test]
+fn a_server_that_does_not_read() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let small = socket2::SockRef::from(&listener).set_recv_buffer_size(4096);
+        small.unwrap();
+        let kv = of_nobody(&listener.local_addr().unwrap().to_string());
+        let text = "not done within 50ms: the peer does not read";
+        for execution in [Execution::Unknown, Execution::NotExecuted] {
+            for _ in 0..4 {
+                let kv = kv.clone();
+                tokio::spawn(async move { kv.put(&put("a", vec![7; 1 << 20])).await });
+            }
+            tokio::time::sleep(SOON).await;
+            let error = kv.fail(&9).timeout(SOON).await.unwrap_err();
+            assert_error(&error, text, execution);
+        }
+        // The server gets the first of the two calls.
+        let (mut stream, _) = listener.accept().unwrap();
+        let (read, mut bytes) = tokio::task::spawn_blocking(move || {
+            stream.set_read_timeout(Some(10 * SOON)).unwrap();
+            let mut bytes = Vec::new();
+            // The client sends no more.
+            (stream.read_to_end(&mut bytes).is_err(), bytes)
+        })
+        .await
+        .unwrap();
+        let mut numbers = Vec::new();
+        while let Some((marker, rest)) = bytes.split_first_chunk() {
+            let length = u32::from_be_bytes(*marker) & !(1 << 31);
+            numbers.push(rest[23]);
+            bytes = rest[length as usize..].to_vec();
+        }
+        assert!(read, "the connection stays");
+        assert_eq!(
+            numbers,
+            [2, 2, 2, 2, 3, 2, 2, 2, 2],
+            "four PUTs, a FAIL, four PUTs"
+        );
     });
 }
 
@@ -296,6 +341,34 @@ fn an_unknown_program_version_or_procedure() {
             assert_eq!(error.execution(), Execution::NotExecuted);
             assert_documented(&error.kind().to_string(), error.execution());
         }
+    });
+}
+
+/// A server that refuses each version: the channel ends, and says why to later calls, too.
+#[test]
+fn a_server_without_a_common_version() {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (device, address) = (iwarp::device(), listener.local_addr().unwrap());
+        let (channel, runner) = channel(&device, address, ClientConfig::new());
+        let runner = tokio::spawn(runner);
+        let kv = Client::new(channel);
+        let call = tokio::spawn(kv.fail(&9).into_future());
+
+        let (mut stream, _) = listener.accept().await.unwrap();
+        iwarp::accept(&mut stream).await;
+        let segment = iwarp::read_segment(&mut stream).await.unwrap();
+        // RDMA_ERROR, ERR_VERS: versions 3 to 4 (RFC 8166, section 4.5.2).
+        let words = [2, 32, 4, 1, 3, 4].map(u32::to_be_bytes).concat();
+        let refusal = iwarp::send(1, &[&segment[18..22], &words].concat());
+        stream.write_all(&refusal).await.unwrap();
+
+        let text = "the connection was lost: the two ends have no version in common";
+        let error = call.await.unwrap().unwrap_err();
+        assert_error(&error, text, Execution::NotExecuted);
+        runner.await.unwrap().unwrap();
+        let error = kv.fail(&9).await.unwrap_err();
+        assert_error(&error, text, Execution::NotExecuted);
     });
 }
 

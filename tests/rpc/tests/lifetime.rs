@@ -3,15 +3,17 @@
 
 mod support;
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kv1::{Client, GetResults, Service};
 use oncrpc::xdr::Text;
-use oncrpc::{Channel, Context, Router, RpcError};
+use oncrpc::{Channel, Context, Execution, Router, RpcError, ServerControl, ServerLimits};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
@@ -19,7 +21,7 @@ use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel_with_services, run_server};
 use support::random::Rng;
 use support::rdma::start;
-use support::{Store, run, until};
+use support::{Store, assert_error, run, until};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
@@ -90,6 +92,66 @@ fn cancelled_calls_free_their_slots() {
     let order = order.0.lock().unwrap();
     assert!(order.len() > 8_000, "{} calls", order.len());
     assert!(order.is_sorted(), "calls overtake each other");
+}
+
+/// Its GETs wait until they may go on.
+struct Waiting {
+    gets: AtomicUsize,
+    go_on: tokio::sync::Semaphore,
+}
+
+impl Service for Waiting {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        self.gets.fetch_add(1, Relaxed);
+        let _permit = self.go_on.acquire().await?;
+        Ok(GetRes::False.into())
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    async fn fail(&self, _: &Context, number: u32) -> Result<u32, RpcError> {
+        Ok(number)
+    }
+}
+
+/// Calls that have all the memory for results are cancelled: those that are made at the same time
+/// wait for the memory.
+#[test]
+fn cancelled_calls_return_their_memory() {
+    let service = Arc::new(Waiting {
+        gets: AtomicUsize::new(0),
+        go_on: tokio::sync::Semaphore::new(0),
+    });
+    let fabric = Fabric::new();
+    let served = service.clone();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let server = rpcrdma_verbs::serve(&fabric.device(), any, ServerConfig::new(), move || {
+        Router::new().add_service(kv1::serve(served))
+    })
+    .unwrap();
+    run(async move {
+        let config = ClientConfig::new().memory(4 << 20);
+        let (channel, runner) =
+            rpcrdma_verbs::channel(&fabric.device(), server.local_addr(), config);
+        tokio::spawn(runner);
+        let kv = Client::new(channel);
+        assert_eq!(kv.fail(&1).await.unwrap(), 1);
+        for _ in 0..20 {
+            let get = || tokio::spawn(kv.get(&support::key("a")).into_future());
+            let before = service.gets.load(Relaxed);
+            let calls = [(); 8].map(|()| get());
+            until(|| service.gets.load(Relaxed) > before).await;
+            calls.iter().for_each(|call| call.abort());
+            let again = [(); 2].map(|()| get());
+            service.go_on.add_permits(1);
+            for call in again {
+                call.await.unwrap().unwrap();
+            }
+            service.go_on.forget_permits(1);
+        }
+    });
 }
 
 /// A service whose handlers call another server.
@@ -184,5 +246,49 @@ fn a_dropped_client_releases_everything() {
         let call = Client::new(channel).fail(&9).into_future();
         drop(call);
         runner.await.unwrap().unwrap();
+    });
+}
+
+/// Drains a channel while a call waits for its reply; then shuts the channel down, or cancels the
+/// call. Both end the runner.
+async fn drains<R>(store: &Store, shuts_down: bool, (channel, runner): (Channel, R))
+where
+    R: Future<Output: Send> + Send + 'static,
+{
+    let before = store.fails.load(Relaxed);
+    let runner = tokio::spawn(runner);
+    let call = tokio::spawn(Client::new(channel.clone()).fail(&3).into_future());
+    until(|| store.fails.load(Relaxed) > before).await;
+    channel.drain();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    if shuts_down {
+        channel.shutdown();
+        let error = call.await.unwrap().unwrap_err();
+        assert_error(&error, "the channel was shut down", Execution::Unknown);
+    } else {
+        call.abort();
+    }
+    runner.await.unwrap();
+}
+
+#[test]
+fn a_channel_that_drains_can_be_shut_down() {
+    let over_rdma = start(ServerConfig::new());
+    run(async move {
+        let over_tcp = support::tcp::serve(&ServerControl::new(ServerLimits::default())).await;
+        for shuts_down in [true, false] {
+            let store = Arc::new(Store::default());
+            let router = Router::new().add_service(kv1::serve(store.clone()));
+            drains(&store, shuts_down, oncrpc::loopback(router)).await;
+
+            let address = over_tcp.address.to_string();
+            let config = oncrpc::tcp::ClientConfig::new();
+            let connection = oncrpc::tcp::channel(&address, config);
+            drains(&over_tcp.store, shuts_down, connection).await;
+
+            let (device, address) = (over_rdma.fabric.device(), over_rdma.server.local_addr());
+            let connection = rpcrdma_verbs::channel(&device, address, ClientConfig::new());
+            drains(&over_rdma.store, shuts_down, connection).await;
+        }
     });
 }

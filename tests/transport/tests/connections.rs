@@ -203,3 +203,28 @@ fn a_thousand_connections_with_shared_receives_are_smaller() {
         "{busy:?}"
     );
 }
+
+/// A server whose connections have closed has no more memory than before.
+#[test]
+fn closed_connections_leave_nothing() {
+    /// The maximum bytes that each may leave, for noise of tables that grow.
+    const LEFT: i64 = 32;
+    let (fabric, budget) = (Fabric::new(), Budget::new(1 << 30));
+    let mut far = Driver::new(&fabric.device(), &budget, 1 << 10).unwrap();
+    far.keep_alive(None);
+    let programs = Block::default();
+    let mut server = serve(&mut far, any_address(), Config::server(), &programs);
+    let mut connect_and_close = |_| {
+        let mut near = Driver::new(&fabric.device(), &budget, 1 << 10).unwrap();
+        let clients = [connect(&mut near, server.local_addr(), Config::client())];
+        call_all(&clients, 1, &mut near, &mut far, &mut server);
+        drop((clients, near));
+        while !server.connections().is_empty() {
+            far.turn().unwrap();
+            server.serve(&mut far);
+        }
+    };
+    (0..64).for_each(&mut connect_and_close);
+    let left = allocation_counter::measure(|| (0..256).for_each(&mut connect_and_close));
+    assert!(left.bytes_current < 256 * LEFT, "{left:?}");
+}

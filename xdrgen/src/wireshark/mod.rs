@@ -41,6 +41,7 @@ pub struct Dissector {
 
 /// The reason why no dissector can be generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DissectorError {
     /// No type, or more than one, has the name.
     Type(FindError),

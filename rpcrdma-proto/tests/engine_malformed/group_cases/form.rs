@@ -59,7 +59,7 @@ pub(super) fn shapes() -> Vec<Case> {
         case("`ROPT_XMTCONT` with bytes behind", |_| {
             Some(vec![request(NONE).more(1).lengthened()])
         }),
-        case("an item of a type that there is not", |_| {
+        case("an item of an unknown type", |_| {
             one(&request(NONE).item(8, 4, At::Type(9)))
         }),
         case("an item of `XMPTYPE_CHOICE`", |_| {

@@ -7,7 +7,7 @@ use crate::raw::{At, BULK, CALL, NO_ITEM, TOO_SHORT, Transmission, request, resp
 /// Items that the Send places.
 pub(super) fn placements() -> Vec<Case> {
     vec![
-        case("a target that there is not", |_| {
+        case("a target that does not exist", |_| {
             one(&Transmission {
                 data: 64,
                 ..request(NONE).item(8, 64, At::Targets(0, vec![1]))
@@ -83,12 +83,15 @@ pub(super) fn placements() -> Vec<Case> {
                 ..first.item(100, 64, At::Targets(32, vec![0]))
             })
         }),
-        case("an item of the reply at a target that there is not", |to| {
-            one(&Transmission {
-                data: 64,
-                ..response(to.result).item(8, 64, At::Targets(0, vec![1]))
-            })
-        }),
+        case(
+            "an item of the reply at a target that does not exist",
+            |to| {
+                one(&Transmission {
+                    data: 64,
+                    ..response(to.result).item(8, 64, At::Targets(0, vec![1]))
+                })
+            },
+        ),
         case("an item of the reply at a target that has not come", |to| {
             one(&response(to.result).item(8, 64, At::Targets(0, vec![0])))
         }),

@@ -97,10 +97,10 @@ pub(super) fn reports() -> Vec<Case> {
                 &[to.plain, CALL, 0, 0, BADSEQ, 1],
             )])
         }),
-        case("`ROPT_REPTERR` of an error that there is not", |to| {
+        case("`ROPT_REPTERR` of an unknown error", |to| {
             Some(vec![report(REPLY, [to.plain, CALL, 0], None, &[9])])
         }),
-        case("`ROPT_REPTERR` of a direction that there is not", |to| {
+        case("`ROPT_REPTERR` of an unknown direction", |to| {
             Some(vec![report(REPLY, [to.plain, 2, 0], None, NOTHING)])
         }),
         case("`ROPT_REPTERR` with bytes behind", |to| {

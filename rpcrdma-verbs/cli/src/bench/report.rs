@@ -197,7 +197,7 @@ fn settings(out: &mut impl Write, options: &Options) -> io::Result<()> {
     };
     write!(
         out,
-        "{size} bytes {what}, {depth} under way on each of {connections} connections, {threads} \
+        "{size} bytes {what}, {depth} in flight on each of {connections} connections, {threads} \
         threads"
     )?;
     if let Some(device) = &options.selected {

@@ -1,6 +1,7 @@
 //! A peer of iWARP over TCP (RFC 5040, 5041 and 5044) and RPC-over-RDMA Version One (RFC 8166),
 //! written by hand: it offers any chunks, and observes every segment that the server sends.
 
+use rpcrdma_iwarp::{MpaOptions, MpaResponder, ReadDepths};
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -28,6 +29,25 @@ pub async fn set_up(stream: &mut TcpStream) -> bool {
     let mut private_data = vec![0; u16::from_be_bytes([reply[18], reply[19]]).into()];
     let is_rejected = reply[16] & 0x20 != 0;
     stream.read_exact(&mut private_data).await.is_ok() && !is_rejected
+}
+
+/// Accepts a connection, without CRC and markers.
+pub async fn accept(stream: &mut TcpStream) {
+    let mut responder = MpaResponder::new();
+    let request = loop {
+        let byte = stream.read_u8().await.unwrap();
+        if let Some(request) = responder.receive(&[byte]).unwrap() {
+            break request;
+        }
+    };
+    let options = MpaOptions {
+        crc: false,
+        depths: Some(ReadDepths { ird: 4, ord: 4 }),
+        rtr: None,
+        private_data: Vec::new(),
+    };
+    let (reply, _) = request.accept(&options).unwrap();
+    stream.write_all(&reply).await.unwrap();
 }
 
 /// Returns a Send of one segment as an FPDU: the length, an untagged DDP segment of queue 0, and no
