@@ -8,7 +8,7 @@ pub(super) fn headers() -> Vec<Case> {
         case(
             "an empty message",
             |_| vec![Vec::new()],
-            &[STALE],
+            &[STALE, CHUNK],
             SILENCE,
             "Linux reads the XID and the version from old content of its buffer",
         ),
