@@ -101,6 +101,11 @@ impl Calls {
         self.calls.is_empty()
     }
 
+    fn is_in_flight(&self, id: CallId) -> bool {
+        let xid = self.calls.get(&id).and_then(|call| call.xid);
+        xid.is_some_and(|xid| self.in_flight.contains_key(&xid))
+    }
+
     /// Returns the number of queued calls.
     pub(crate) fn waiting(&self) -> usize {
         self.calls.len() - self.in_flight.len()
@@ -222,22 +227,21 @@ impl Calls {
             .filter(|(due, _)| *due <= now)
             .copied()
         {
-            let before = self.in_flight.len();
-            let Some(call) = self.remove(id) else { return };
-            let was_in_flight = self.in_flight.len() < before;
+            let in_flight = self.is_in_flight(id);
+            let Some(mut call) = self.remove(id) else {
+                return;
+            };
             let timeout = call.submission.request().timeout.unwrap_or_default();
             let progress = if call.submission.is_sent() {
                 Progress::NoReply
             } else {
-                unsent(was_in_flight)
+                unsent(in_flight)
             };
+            // The owner still sends a call in flight.
+            call.submission
+                .set_sent(call.submission.is_sent() || in_flight);
             let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
-            if was_in_flight {
-                // Its owner still sends it.
-                call.submission.fail(kind, Execution::Unknown);
-            } else {
-                call.submission.fail_unanswered(kind);
-            }
+            call.submission.fail_unanswered(kind);
         }
         self.expire_resends(now);
     }

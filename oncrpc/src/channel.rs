@@ -477,8 +477,8 @@ impl Submissions {
         Poll::Pending
     }
 
-    /// Ends the channel. Queued calls and new calls fail for this reason.
-    pub fn close(self, reason: CallErrorKind) {
+    /// Ends the channel: new calls fail for this reason, and so do queued calls when this is dropped.
+    pub fn close(&self, reason: CallErrorKind) {
         self.queue.change(|state| state.closed = Some(reason));
     }
 

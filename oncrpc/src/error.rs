@@ -70,8 +70,8 @@ pub enum CallErrorKind {
     /// The connection was lost before a reply arrived.
     ConnectionLost(Arc<dyn StdError + Send + Sync>),
     /// The connection was lost, and no other could carry the call again within the lifetime of the
-    /// server's reply cache ([`Resend::Always`](crate::Resend::Always)). The field has the reason of
-    /// the loss.
+    /// server's reply cache ([`Resend::Always`](crate::Resend::Always)). The field says why it was
+    /// lost.
     ReplyCacheExpired(Arc<dyn StdError + Send + Sync>),
     /// The maximum number of calls is open on a driver ([`LocalTransport`](crate::LocalTransport)).
     /// Begin the call again when one of them has ended.

@@ -8,10 +8,10 @@
 //! wait. [`IwarpDevice::progress`] makes progress on all queue pairs of a device, for a thread that
 //! waits for something else.
 //!
-//! **Copies.** Payload is sent directly from its source. Where an FPDU has 4,096 bytes of it or more,
-//! it is received directly into its destination. Shorter payload is received together with the data
-//! after it, and copied. Payload is placed before its CRC is verified, and completes after that. This deviates
-//! from RFC 5044, section 6, as siw does.
+//! **Copies.** Payload is sent directly from its source. Where an FPDU has 4,096 bytes of it or
+//! more, it is received directly into its destination. Shorter payload is received together with
+//! the data after it, and copied. Payload is placed before its CRC is verified, and completes after
+//! that. This deviates from RFC 5044, section 6, as siw does.
 //!
 //! **Differences to devices.** A Send or RDMA Write completes when TCP has accepted it. A message
 //! without a receive waits if the queue pair requests it ([`QueuePairConfig::rnr_retry`]): TCP's
@@ -94,8 +94,8 @@ pub struct IwarpConfig {
     pub setup_timeout: Duration,
     /// The maximum concurrent connection setups. Further connections wait to be accepted.
     pub max_setups: usize,
-    /// The time that a message waits for a receive, if it waits. [`Duration::MAX`] is no limit, here
-    /// and for the other times.
+    /// The time that a message waits for a receive, if it waits. Here and for the other times,
+    /// [`Duration::MAX`] is no limit.
     pub receive_timeout: Duration,
     /// The time limit for the rest of an FPDU whose first bytes have arrived, and for the next
     /// segment of a message. A peer that exceeds it loses its connection.

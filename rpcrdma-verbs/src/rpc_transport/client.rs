@@ -149,15 +149,12 @@ async fn run<D: Device, P: Programs>(
         outage: Outage::default(),
         drains: false,
         ended: false,
-        final_loss: None,
     };
     let ended = runner.run(waiter).await;
     if let Err(error) = &ended {
         let kind = ended_by(error);
         runner.fail_all(&kind);
         runner.submissions.close(kind);
-    } else if let Some(reason) = runner.final_loss {
-        runner.submissions.close(connection_lost(reason));
     }
     ended
 }
@@ -179,10 +176,6 @@ fn set_up<D: Device>(
 /// Returns the error of calls after the runner has failed.
 fn ended_by(error: &TransportError) -> CallErrorKind {
     CallErrorKind::RunnerEnded(Some(error.to_string().into()))
-}
-
-fn connection_lost(reason: CloseReason) -> CallErrorKind {
-    CallErrorKind::ConnectionLost(Arc::new(reason))
 }
 
 /// The services of the client.
@@ -213,8 +206,6 @@ struct Runner<D: Device, P: Programs> {
     outage: Outage,
     drains: bool,
     ended: bool,
-    /// The reason why the connection is lost and no other one follows.
-    final_loss: Option<CloseReason>,
 }
 
 impl<D: Device, P: Programs> Runner<D, P> {
@@ -403,8 +394,9 @@ impl<D: Device, P: Programs> Runner<D, P> {
         self.ended |= is_final;
         if is_final {
             tracing::warn!(server = %self.submissions.peer(), %reason, "the channel has ended");
-            self.final_loss = Some(reason);
-            return self.fail_all(&connection_lost(reason));
+            let kind = CallErrorKind::ConnectionLost(Arc::new(reason));
+            self.fail_all(&kind);
+            return self.submissions.close(kind);
         }
         if let Some(kind) = self.outage.error().filter(|_| !was_connected) {
             self.calls

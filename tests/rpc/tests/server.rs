@@ -13,7 +13,8 @@ use std::time::Duration;
 use kv1::{Client, GetResults};
 use oncrpc::xdr::Text;
 use oncrpc::{
-    CallError, Channel, Context, Execution, Router, RpcError, ServerControl, ServerLimits, tcp,
+    CallError, Channel, Context, Execution, ReplyCache, Router, RpcError, ServerControl,
+    ServerLimits, tcp,
 };
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
@@ -64,6 +65,32 @@ fn any() -> SocketAddr {
 fn server(store: &Arc<Store>) -> ServerBuilder<(kv1::Server<Arc<Store>>, ())> {
     let store = store.clone();
     ServerBuilder::new(move || Router::new().add_service(kv1::serve(store.clone())))
+}
+
+/// The server's reply cache is for routers that have none of their own.
+#[test]
+fn a_router_keeps_its_reply_cache() {
+    run(async {
+        for is_own in [true, false] {
+            let [of_router, of_server] = [(); 2].map(|()| ReplyCache::default());
+            let (store, cache) = (Arc::new(Store::default()), of_router.clone());
+            let router = move || {
+                let router = Router::new().add_service(kv1::serve(store.clone()));
+                if is_own {
+                    router.reply_cache(cache.clone())
+                } else {
+                    router
+                }
+            };
+            let server = ServerBuilder::new(router).reply_cache(of_server.clone());
+            let server = server.tcp(any()).start().await.unwrap();
+            let address = server.local_addrs()[0].to_string();
+            let kv = Client::new(tcp::connect(&address).await.unwrap());
+            assert_eq!(kv.fail(&9).await.unwrap(), 9);
+            let executed = [of_router, of_server].map(|cache| cache.stats().executed);
+            assert_eq!(executed, [u64::from(is_own), u64::from(!is_own)]);
+        }
+    });
 }
 
 #[test]

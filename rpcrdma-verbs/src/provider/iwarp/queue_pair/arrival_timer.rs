@@ -10,32 +10,31 @@ pub(super) struct ArrivalTimer {
 }
 
 impl ArrivalTimer {
-    /// Returns the remaining time, which is zero if it is over. Its start is the first call with this
-    /// number, which says how far it has arrived. Call this when the socket has no more data.
+    /// Returns the remaining time, which is zero if it is over. `arrived` says how far it has arrived:
+    /// a change begins the time again, and `None` ends it, since nothing has arrived in part or this
+    /// end does not receive. Call this when the socket has no more data.
     ///
     /// A full socket blocks the peer. After a pause of this end that lasts until a quarter of the
     /// time behind the deadline, it therefore gets its whole time again.
     pub(super) fn left(
         &mut self,
-        arriving: u64,
-        now: Instant,
+        arrived: Option<u64>,
+        now: impl FnOnce() -> Instant,
         timeout: Duration,
     ) -> Option<Duration> {
-        let known = self.arriving.filter(|(number, deadline)| {
+        let before = self.arriving.take();
+        // Mostly nothing has arrived in part, and the clock need not be read.
+        let (arrived, now) = (arrived?, now());
+        let known = before.filter(|(number, deadline)| {
             let is_late = now.saturating_duration_since(*deadline) > timeout / 4;
-            *number == arriving && !is_late
+            *number == arrived && !is_late
         });
         let deadline = match known {
             Some((_, deadline)) => deadline,
             None => now.checked_add(timeout)?,
         };
-        self.arriving = Some((arriving, deadline));
+        self.arriving = Some((arrived, deadline));
         Some(deadline.saturating_duration_since(now))
-    }
-
-    /// Stops the timer: nothing has arrived in part, or this end does not receive.
-    pub(super) const fn stop(&mut self) {
-        self.arriving = None;
     }
 }
 
@@ -47,7 +46,8 @@ mod tests {
 
     /// Returns the remaining seconds at a time.
     fn left(timer: &mut ArrivalTimer, number: u64, at: Instant) -> u64 {
-        timer.left(number, at, TIMEOUT).unwrap().as_secs()
+        let left = timer.left(Some(number), || at, TIMEOUT);
+        left.unwrap().as_secs()
     }
 
     #[test]
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(left(&mut timer, 0, at(7)), 1);
         assert_eq!(left(&mut timer, 1, at(7)), 8);
         assert_eq!(left(&mut timer, 1, at(15)), 0);
-        timer.stop();
+        assert_eq!(timer.left(None, || at(15), TIMEOUT), None);
         assert_eq!(left(&mut timer, 1, at(15)), 8);
     }
 
@@ -74,6 +74,6 @@ mod tests {
     #[test]
     fn the_longest_time_is_no_limit() {
         let mut timer = ArrivalTimer::default();
-        assert_eq!(timer.left(0, Instant::now(), Duration::MAX), None);
+        assert_eq!(timer.left(Some(0), Instant::now, Duration::MAX), None);
     }
 }

@@ -183,23 +183,17 @@ impl Qp {
         else {
             return;
         };
-        let (now, timeout) = (Instant::now(), self.fpdu_timeout);
         // The time of a message that waits for a receive is limited by `after`.
-        let waits = incoming.stalled.is_some();
+        let receives = incoming.stalled.is_none();
+        let fpdu = stream.arriving().filter(|_| receives);
+        let message = stream.partial_message().filter(|_| receives);
+        let (clock, timeout) = (Instant::now, self.fpdu_timeout);
         let left = [
-            (stream.arriving(), &mut incoming.fpdu_timer),
-            (
-                stream.partial_message().map(u64::from),
-                &mut incoming.message_timer,
-            ),
-        ]
-        .map(|(arrived, timer)| match arrived.filter(|_| !waits) {
-            Some(arrived) => timer.left(arrived, now, timeout),
-            None => {
-                timer.stop();
-                None
-            }
-        });
+            incoming.fpdu_timer.left(fpdu, clock, timeout),
+            incoming
+                .message_timer
+                .left(message.map(u64::from), clock, timeout),
+        ];
         match left.into_iter().flatten().min() {
             None => {}
             Some(Duration::ZERO) => {
