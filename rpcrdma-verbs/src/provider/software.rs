@@ -6,6 +6,7 @@
 //! connection (`rnr_retry` 0). Requests are flushed in order after an error. Send queue entries
 //! become free when completions are polled. A completion queue that is too small overruns. The
 //! thread that posts a request executes it, unless [`Faults`] delay it, or the fabric has a
+//! [delay](Fabric::with_delay).
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,7 +25,6 @@
 //! server.drain()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! [delay](Fabric::with_delay).
 
 mod completion;
 mod faults;
