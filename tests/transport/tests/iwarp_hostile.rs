@@ -593,8 +593,8 @@ fn half_a_message_ends_the_connection() {
     server.assert_serves();
 }
 
-/// A peer that answers no RDMA Reads (RFC 6581, section 9.1) cannot be probed: replies must not wait
-/// behind a probe.
+/// A peer that answers no RDMA Reads (RFC 6581, section 9.1) cannot be probed: replies must not
+/// wait behind a probe.
 #[test]
 fn a_peer_without_reads_is_served_after_a_pause() {
     let server = Server::with_keep_alive(OFTEN);

@@ -10,9 +10,9 @@ pub(super) struct ArrivalTimer {
 }
 
 impl ArrivalTimer {
-    /// Returns the remaining time, which is zero if it is over. `arrived` says how far it has arrived:
-    /// a change begins the time again, and `None` ends it, since nothing has arrived in part or this
-    /// end does not receive. Call this when the socket has no more data.
+    /// Returns the remaining time, which is zero if it is over. `arrived` says how far it has
+    /// arrived: a change begins the time again, and `None` ends it, since nothing has arrived in
+    /// part or this end does not receive. Call this when the socket has no more data.
     ///
     /// A full socket blocks the peer. After a pause of this end that lasts until a quarter of the
     /// time behind the deadline, it therefore gets its whole time again.
