@@ -10,7 +10,7 @@ use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::provider::any::AnyDevice;
 
-use crate::cases::{self, CALLS, CHUNK, Case, ERROR, LOST, SERVED, SILENCE, STALE, Segment, XID};
+use crate::cases::{self, CALLS, CHUNK, Case, ERROR, LOST, SERVED, SILENCE, Segment, XID};
 use crate::peer::Linux;
 use crate::wire::{PeerEvent, Wire};
 use crate::{null_call, word, words};
@@ -20,6 +20,10 @@ const NEXT: u32 = 0x0600_0d00;
 /// The timeouts for an answer and for silence.
 const ANSWER: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_millis(500);
+/// The XID of the NULL calls that fill Linux's buffers, and their number: each receive of a
+/// connection is used at least once.
+const EARLIER: u32 = 0x0ea2_71e2;
+const EARLIER_CALLS: u32 = 192;
 
 /// Returns true if an XID belongs to a case.
 fn sent(xid: u32) -> bool {
@@ -33,10 +37,6 @@ fn answer(bytes: &[u8]) -> String {
         assert_eq!(word(bytes, 0), XID);
         return format!("`ERR_VERS`, {} to {}", word(bytes, 5), word(bytes, 6));
     }
-    if bytes.len() == 20 && !sent(word(bytes, 0)) {
-        assert_eq!((word(bytes, 3), word(bytes, 4)), (ERROR, 2));
-        return STALE.to_owned();
-    }
     let header = match Header::parse(bytes, Version::Two) {
         Ok(header) => header,
         Err(Refusal {
@@ -47,10 +47,10 @@ fn answer(bytes: &[u8]) -> String {
         }
         Err(why) => return format!("no header: {why}, {bytes:x?}"),
     };
-    let about = if sent(header.xid) {
-        String::new()
-    } else {
-        format!(" to {:#x}", header.xid)
+    let about = match header.xid {
+        xid if sent(xid) => String::new(),
+        EARLIER => " of the XID of an earlier call".to_owned(),
+        xid => format!(" to {xid:#x}"),
     };
     match header.body {
         HeaderBody::Error(PeerError::Header) => format!("{CHUNK}{about}"),
@@ -104,11 +104,27 @@ fn joined(said: &[String]) -> String {
     }
 }
 
+/// Fills Linux's receive buffers of a connection with NULL calls.
+fn fill_buffers(wire: &mut Wire) {
+    for _ in 0..EARLIER_CALLS {
+        wire.send(&words(
+            &[&[EARLIER, 1, 32, 0, 0, 0, 0][..], &null_call(EARLIER, 3)].concat(),
+        ));
+        let PeerEvent::Message(reply, _) = wire.receive(ANSWER) else {
+            panic!("a NULL call is not answered");
+        };
+        assert_eq!((word(&reply, 0), word(&reply, 3)), (EARLIER, 0));
+    }
+}
+
 /// Returns the effects on Linux.
 fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
     let ours = PrivateData::from_sizes(4096, 4096).encode();
     let (mut wire, _) = Wire::connect(device, linux.nfsd, &ours);
     wire.expose(0, &words(&null_call(XID, 3)));
+    if case.reads_old_content {
+        fill_buffers(&mut wire);
+    }
     let messages = (case.messages)(&|at, length| wire.segment(at, length));
     messages.iter().for_each(|bytes| wire.send(bytes));
     let mut said = Vec::new();

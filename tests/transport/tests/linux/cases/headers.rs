@@ -8,10 +8,11 @@ pub(super) fn headers() -> Vec<Case> {
         case(
             "an empty message",
             |_| vec![Vec::new()],
-            &[STALE, CHUNK],
+            &[STALE],
             SILENCE,
             "Linux reads the XID and the version from old content of its buffer",
-        ),
+        )
+        .reading_old_content(),
         case(
             "15 bytes",
             |_| vec![call().bytes()[..15].to_vec()],
