@@ -96,9 +96,13 @@ pub type NfsRouter<F> = Router<(
 /// ```
 ///
 /// The routers of one table share one list of mounts.
+///
+/// Calls take as long as the file system needs ([`Router::without_handler_time`]): a slow disk
+/// delays replies, and does not make them fail.
 pub fn router<F: FileSystem>(exports: impl Into<ExportTable<F>>) -> NfsRouter<F> {
     let exports = exports.into();
     Router::new()
+        .without_handler_time()
         .add_service(nfs_v3::serve(NfsService::new(exports.clone())))
         .add_service(mount_v3::serve(MountService::new(exports)))
 }

@@ -136,7 +136,8 @@ impl ServerLimits {
     /// Sets the maximum time of a handler; `None` for no limit. When it passes, the handler is
     /// dropped where it waits, and the call is answered with SYSTEM_ERR. A handler finds its
     /// deadline in [`Context::deadline`](crate::Context::deadline). A handler that does not wait
-    /// cannot be stopped.
+    /// cannot be stopped. A router may be
+    /// [without this limit](crate::Router::without_handler_time).
     #[must_use]
     pub const fn handler_time(mut self, time: Option<Duration>) -> Self {
         self.handler_time = time;

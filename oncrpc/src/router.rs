@@ -37,6 +37,8 @@ pub struct Router<P = ()> {
     /// Whether the user has set the cache.
     has_own_cache: bool,
     security: Vec<Arc<dyn ServerSecurity>>,
+    /// Whether handlers end at their deadline.
+    has_deadlines: bool,
 }
 
 impl Router {
@@ -48,6 +50,7 @@ impl Router {
             cache: ReplyCache::default(),
             has_own_cache: false,
             security: Vec::new(),
+            has_deadlines: true,
         }
     }
 }
@@ -67,6 +70,21 @@ impl<P> Router<P> {
             cache: self.cache,
             has_own_cache: self.has_own_cache,
             security: self.security,
+            has_deadlines: self.has_deadlines,
+        }
+    }
+
+    /// Lets handlers take as long as they need: the
+    /// [time limit](crate::ServerLimits::handler_time) of the server does not apply.
+    ///
+    /// This is for handlers whose work cannot be cancelled once it has begun. A call that ended at
+    /// a deadline would no longer count for the limits while its work and its data remain, and
+    /// would be reported as failed although it may be executed.
+    #[must_use]
+    pub fn without_handler_time(self) -> Self {
+        Self {
+            has_deadlines: false,
+            ..self
         }
     }
 
@@ -374,7 +392,7 @@ fn span_of(
 async fn until<T>(
     span: &Option<Box<Span>>,
     mut handler: Pin<&mut impl Future<Output = Result<T, RpcError>>>,
-    mut passed: Pin<&mut impl Future<Output = ()>>,
+    mut passed: Option<Pin<&mut impl Future<Output = ()>>>,
 ) -> std::thread::Result<Result<T, RpcError>> {
     poll_fn(|cx| {
         let _entered = span.as_ref().map(|span| span.enter());
@@ -384,8 +402,9 @@ async fn until<T>(
             Ok(Poll::Ready(served)) => Poll::Ready(Ok(served)),
             Err(panic) => Poll::Ready(Err(panic)),
             Ok(Poll::Pending) => {
-                let passed = passed.as_mut().poll(cx);
-                passed.map(|()| Ok(Err(RpcError::DeadlineExceeded)))
+                let passed = passed.as_mut();
+                let polled = passed.map_or(Poll::Pending, |passed| passed.as_mut().poll(cx));
+                polled.map(|()| Ok(Err(RpcError::DeadlineExceeded)))
             }
         }
     })
@@ -399,7 +418,8 @@ macro_rules! serve {
             $(#[$doc])*
             ///
             /// A call whose handler panics is answered with SYSTEM_ERR. So is a call whose handler
-            /// exceeds its deadline, and the handler is dropped. A message that is not a call is
+            /// exceeds its deadline, and the handler is dropped, unless the router is
+            /// [without time limit](Self::without_handler_time). A message that is not a call is
             /// not answered. The reply reuses `memory`, a new reply or one that was sent, for its
             /// capacity.
             pub async fn $name<F: Future<Output = ()> $(+ $send)?>(
@@ -477,13 +497,14 @@ macro_rules! serve {
                     xid: header.xid,
                     procedure,
                     credentials: header.credentials,
-                    deadline: deadline.at,
+                    deadline: deadline.at.filter(|_| self.has_deadlines),
                 };
                 let call = IncomingCall { procedure, decoder, items: &items, message, whole: &whole };
                 let mut reply = ReplyWriter(memory);
                 let served = {
                     let handler = pin!(self.programs.dispatch(&cx, call, &mut reply));
-                    until(&span, handler, pin!(deadline.passed)).await
+                    let passed = pin!(deadline.passed);
+                    until(&span, handler, self.has_deadlines.then_some(passed)).await
                 };
                 timer.stop(End::Server, &procedure);
                 let reply = finish(&cx, &span, served, reply, || message.len())?;

@@ -10,10 +10,14 @@ use std::time::{Duration, Instant};
 
 use kv1::Client;
 use oncrpc::tcp::connect;
-use oncrpc::{CallErrorKind, Channel, Execution, Limit, ReplyStatus, ServerControl, ServerLimits};
+use oncrpc::{
+    CallErrorKind, Channel, Execution, Limit, ReplyStatus, Router, ServerControl, ServerLimits,
+};
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use support::tcp::{connect_from, cut, exchange, fail_call, read_record, send_record, serve};
-use support::{run, until};
+use support::tcp::{
+    connect_from, cut, exchange, fail_call, read_record, send_record, serve, serve_router,
+};
+use support::{Store, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 async fn client(address: SocketAddr) -> Client<Channel> {
@@ -103,6 +107,25 @@ fn a_timed_out_call_is_not_executed_again() {
         let reply = exchange(&mut stream, &fail_call(1, 3)).await;
         assert_eq!(exchange(&mut stream, &fail_call(1, 3)).await, reply);
         assert_eq!(server.store.fails.load(Relaxed), 1);
+    });
+}
+
+/// For handlers whose work goes on once it has begun.
+#[test]
+fn a_router_without_handler_time_waits_for_its_handlers() {
+    run(async {
+        let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
+        let control = ServerControl::new(limits);
+        let store = Arc::new(Store::default());
+        let router = Router::new().add_service(kv1::serve(store.clone()));
+        let address = serve_router(router.without_handler_time(), &control).await;
+        let kv = client(address).await;
+        // A handler that waits for ever: the call is in flight, and counts as such.
+        let endless = tokio::time::timeout(Duration::from_millis(300), kv.fail(&3));
+        assert!(endless.await.is_err());
+        assert_eq!(control.stats().reached(Limit::HandlerTime), 0);
+        assert_eq!(kv.fail(&4).await.unwrap(), 4);
+        assert_eq!(*store.deadline.lock().unwrap(), None);
     });
 }
 

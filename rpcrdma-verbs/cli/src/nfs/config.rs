@@ -64,7 +64,6 @@ struct LimitTable {
     max_bytes: Option<Size>,
     max_bytes_per_peer: Option<Size>,
     max_bytes_per_connection: Option<Size>,
-    handler_time: Option<Time>,
     transfer_time: Option<Time>,
 }
 
@@ -187,9 +186,6 @@ impl LimitTable {
         for (number, set) in numbers {
             limits = number.map_or(limits, |number| set(limits, number));
         }
-        if let Some(Time(time)) = self.handler_time {
-            limits = limits.handler_time(time);
-        }
         if let Some(Time(time)) = self.transfer_time {
             limits = limits.transfer_time(time);
         }
@@ -278,7 +274,6 @@ mod tests {
             max_bytes = "1G"
             max_bytes_per_peer = "64M"
             max_bytes_per_connection = "1M"
-            handler_time = "10s"
             transfer_time = "none"
 
             [[export]]
@@ -307,7 +302,6 @@ mod tests {
             .max_bytes(1 << 30)
             .max_bytes_per_peer(64 << 20)
             .max_bytes_per_connection(1 << 20)
-            .handler_time(Some(Duration::from_secs(10)))
             .transfer_time(None);
         assert_eq!(config.limits, limits);
         let [data, home] = &config.exports[..] else {
@@ -348,8 +342,8 @@ mod tests {
                 "[limits]\nmax_bytes = \"1X\"",
                 "1X is not a number of bytes",
             ),
-            ("[limits]\nhandler_time = \"10\"", "10s are seconds"),
-            ("[limits]\nhandler_time = \"0s\"", "`none` is for no limit"),
+            ("[limits]\ntransfer_time = \"10\"", "10s are seconds"),
+            ("[limits]\ntransfer_time = \"0s\"", "`none` is for no limit"),
             ("[[export]]\npath = \"/a\"", "missing field `dir`"),
             (
                 "[[export]]\npath = \"a\"\ndir = \"/srv\"",
