@@ -47,7 +47,7 @@ use crate::nfs3::{
 use crate::wcc::Wcc;
 pub use key::HandleKey;
 use tree::Tree;
-use workers::Workers;
+use workers::{Objects, Workers};
 
 /// The maximum bytes of a READ and of a WRITE.
 const TRANSFER: u32 = 1 << 20;
@@ -224,21 +224,21 @@ impl HostFileSystem {
         self.tree.opens_handles
     }
 
-    /// Runs work for an object on a worker thread, which may block.
+    /// Runs work for objects on a worker thread, which may block.
     async fn run<T: Send + 'static>(
         &self,
-        object: &FileHandle,
+        objects: impl Into<Objects>,
         work: impl FnOnce(&Tree) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
         let tree = self.tree.clone();
-        self.workers.run(object, move || work(&tree)).await
+        self.workers.run(objects.into(), move || work(&tree)).await
     }
 
-    /// Runs work of a caller for an object that takes a short time, unless it waits for a disk.
+    /// Runs work of a caller for objects that takes a short time, unless it waits for a disk.
     async fn run_short<T: Send + 'static>(
         &self,
         caller: Option<&Caller>,
-        object: &FileHandle,
+        objects: impl Into<Objects>,
         work: impl Fn(&Tree) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
         let tree = &self.tree;
@@ -250,7 +250,7 @@ impl HostFileSystem {
                 self.workers.start_tidying();
                 done
             }
-            None => self.run(object, work).await,
+            None => self.run(objects, work).await,
         }
     }
 
@@ -259,7 +259,7 @@ impl HostFileSystem {
     async fn change<T: Send + 'static>(
         &self,
         of: Option<&Caller>,
-        object: &FileHandle,
+        objects: impl Into<Objects>,
         wcc: &mut Wcc,
         work: impl Fn(&Tree, &mut Wcc) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
@@ -269,8 +269,8 @@ impl HostFileSystem {
             Ok((result, wcc))
         };
         let (result, set) = match of {
-            Some(caller) => self.run_short(Some(caller), object, work).await?,
-            None => self.run(object, work).await?,
+            Some(caller) => self.run_short(Some(caller), objects, work).await?,
+            None => self.run(objects, work).await?,
         };
         *wcc = set;
         result
@@ -285,15 +285,16 @@ impl HostFileSystem {
         work: impl Fn(&Tree, (&FileHandle, &[u8]), &mut Wcc) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
         let (dir, name) = (*op.dir, op.name.as_bytes().to_vec());
-        self.change(Some(caller), op.dir, wcc, move |tree, wcc| {
+        self.change(Some(caller), dir, wcc, move |tree, wcc| {
             work(tree, (&dir, &name), wcc)
         })
         .await
     }
 }
 
-/// Every operation runs on a thread of the file system, at most 64 in total and 8 per object; or in
-/// place, if [`HostConfig::in_place`] permits it.
+/// Every operation runs on a thread of the file system, at most 64 in total and 8 per object (RENAME
+/// counts for both directories); or in place, if [`HostConfig::in_place`] permits it. An operation
+/// that has begun is completed, even if its future is dropped.
 impl FileSystem for HostFileSystem {
     fn root(&self) -> FileHandle {
         self.root
@@ -305,7 +306,7 @@ impl FileSystem for HostFileSystem {
 
     async fn attributes(&self, object: &FileHandle) -> FsResult<Fattr3> {
         let of = *object;
-        self.run_short(None, object, move |tree| tree.get_attributes(&of))
+        self.run_short(None, *object, move |tree| tree.get_attributes(&of))
             .await
     }
 
@@ -320,7 +321,7 @@ impl FileSystem for HostFileSystem {
         let (caller, of, new) = (by.clone(), *object, *new);
         let is_short = new.size == SetSize3::False;
         let by = is_short.then_some(by);
-        self.change(by, object, wcc, move |tree, wcc| {
+        self.change(by, *object, wcc, move |tree, wcc| {
             tree.set_attributes(&caller, &of, &new, guard, wcc)
         })
         .await
@@ -333,9 +334,9 @@ impl FileSystem for HostFileSystem {
         let is_short = name != b"..";
         let lookup = move |tree: &Tree| tree.lookup(&caller, (&dir, &name));
         if is_short {
-            self.run_short(Some(by), what.dir, lookup).await
+            self.run_short(Some(by), *what.dir, lookup).await
         } else {
-            self.run(what.dir, lookup).await
+            self.run(*what.dir, lookup).await
         }
     }
 
@@ -346,7 +347,7 @@ impl FileSystem for HostFileSystem {
         access: u32,
     ) -> FsResult<(u32, Fattr3)> {
         let (caller, of) = (by.clone(), *object);
-        self.run_short(Some(by), object, move |tree| {
+        self.run_short(Some(by), *object, move |tree| {
             tree.access(&caller, &of, access)
         })
         .await
@@ -355,7 +356,7 @@ impl FileSystem for HostFileSystem {
     async fn read_link(&self, _: &Caller, symlink: &FileHandle) -> FsResult<Item<'static>> {
         let of = *symlink;
         let read = move |tree: &Tree| tree.read_link(&of);
-        let path = self.run_short(None, symlink, read).await?;
+        let path = self.run_short(None, *symlink, read).await?;
         Ok(path.into())
     }
 
@@ -371,9 +372,9 @@ impl FileSystem for HostFileSystem {
         let part = (offset, count.min(TRANSFER));
         let read = move |tree: &Tree| tree.read(&caller, &of, part, &buffers);
         if count <= SHORT {
-            self.run_short(Some(by), file, read).await
+            self.run_short(Some(by), *file, read).await
         } else {
-            self.run(file, read).await
+            self.run(*file, read).await
         }
     }
 
@@ -390,7 +391,7 @@ impl FileSystem for HostFileSystem {
         let (caller, of, data) = (by.clone(), *file, data.into_shared());
         let is_short = data.len() <= SHORT as usize;
         let by = is_short.then_some(by);
-        self.change(by, file, wcc, move |tree, wcc| {
+        self.change(by, *file, wcc, move |tree, wcc| {
             tree.write(&caller, &of, (offset, data.as_bytes()), stable, wcc)
         })
         .await
@@ -477,11 +478,12 @@ impl FileSystem for HostFileSystem {
         from_wcc: &mut Wcc,
         to_wcc: &mut Wcc,
     ) -> FsResult<()> {
-        let (caller, target) = (by.clone(), *to.dir);
-        let new = to.name.as_bytes().to_vec();
-        let done = self.change_dir(by, from, from_wcc, move |tree, from, wcc| {
+        let (caller, source, target) = (by.clone(), *from.dir, *to.dir);
+        let (old, new) = (from.name.as_bytes().to_vec(), to.name.as_bytes().to_vec());
+        let both = Objects::both(source, target);
+        let done = self.change(Some(by), both, from_wcc, move |tree, wcc| {
             let mut set = Wcc::default();
-            let to = (&target, new.as_slice());
+            let (from, to) = ((&source, old.as_slice()), (&target, new.as_slice()));
             let result = tree.rename(&caller, from, to, (wcc, &mut set));
             Ok((result, set))
         });
@@ -514,7 +516,7 @@ impl FileSystem for HostFileSystem {
     ) -> FsResult<DirEnd> {
         let (caller, of) = (by.clone(), *dir);
         let mut taken = std::mem::replace(list, DirList::new(0));
-        let done = self.run(dir, move |tree| {
+        let done = self.run(*dir, move |tree| {
             let result = tree.read_dir(&caller, &of, (cookie, verifier), &mut taken);
             Ok((result, taken))
         });
@@ -525,7 +527,7 @@ impl FileSystem for HostFileSystem {
 
     async fn fs_stat(&self, object: &FileHandle) -> FsResult<FsStat> {
         let of = *object;
-        self.run_short(None, object, move |tree| tree.fs_stat(&of))
+        self.run_short(None, *object, move |tree| tree.fs_stat(&of))
             .await
     }
 
@@ -545,7 +547,7 @@ impl FileSystem for HostFileSystem {
 
     async fn path_conf(&self, object: &FileHandle) -> FsResult<PathConf> {
         let of = *object;
-        self.run_short(None, object, move |tree| tree.path_conf(&of))
+        self.run_short(None, *object, move |tree| tree.path_conf(&of))
             .await
     }
 
@@ -558,7 +560,7 @@ impl FileSystem for HostFileSystem {
         wcc: &mut Wcc,
     ) -> FsResult<[u8; 8]> {
         let (caller, of) = (by.clone(), *file);
-        self.change(None, file, wcc, move |tree, wcc| {
+        self.change(None, *file, wcc, move |tree, wcc| {
             tree.commit(&caller, &of, wcc)
         })
         .await

@@ -2,8 +2,10 @@
 //!
 //! A system call may take as long as a disk takes, so no operation that may wait for one runs on
 //! the thread of a connection. The number of threads is limited, and so is the number that works
-//! for one object: a slow object delays no other one.
+//! for one object: a slow object delays no other one. Work that waits for the locks of two objects
+//! counts for both.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,6 +29,40 @@ const TIDY: Duration = Duration::from_secs(2);
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
+/// The one or two objects that work is for, in ascending order. Work that has begun to count for
+/// the first one may wait for the second one: the order excludes that two works wait for each
+/// other.
+#[derive(Clone, Copy)]
+pub(super) struct Objects(FileHandle, Option<FileHandle>);
+
+impl From<FileHandle> for Objects {
+    fn from(object: FileHandle) -> Self {
+        Self(object, None)
+    }
+}
+
+impl Objects {
+    /// Returns both objects, or one if they are the same.
+    pub(super) fn both(one: FileHandle, other: FileHandle) -> Self {
+        match one.as_bytes().cmp(other.as_bytes()) {
+            Ordering::Less => Self(one, Some(other)),
+            Ordering::Equal => Self(one, None),
+            Ordering::Greater => Self(other, Some(one)),
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = FileHandle> {
+        std::iter::once(self.0).chain(self.1)
+    }
+}
+
+/// Work with its objects, and the number of them for which it counts.
+struct Work {
+    job: Job,
+    objects: Objects,
+    admitted: usize,
+}
+
 /// The threads and their queue.
 #[derive(Clone, Default)]
 pub(super) struct Workers(Arc<Shared>);
@@ -41,8 +77,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    ready: VecDeque<(FileHandle, Job)>,
-    /// The objects with running or ready work, and their work that must wait.
+    ready: VecDeque<Work>,
+    /// The objects for which work counts, and the work that waits for them.
     busy: HashMap<FileHandle, Busy>,
     threads: usize,
     idle: usize,
@@ -53,33 +89,41 @@ struct State {
 
 #[derive(Default)]
 struct Busy {
-    running: usize,
-    waiting: VecDeque<Job>,
+    /// The number of works that count for the object.
+    admitted: usize,
+    waiting: VecDeque<Work>,
 }
 
 impl State {
-    fn add(&mut self, object: FileHandle, job: Job) {
-        let busy = self.busy.entry(object).or_default();
-        if busy.running < MAX_OF_ONE {
-            busy.running += 1;
-            self.ready.push_back((object, job));
-        } else {
-            busy.waiting.push_back(job);
+    /// Makes work ready, or lets it wait for the first of its objects that has too much work.
+    fn admit(&mut self, mut work: Work) {
+        for object in work.objects.iter().skip(work.admitted) {
+            let busy = self.busy.entry(object).or_default();
+            if busy.admitted == MAX_OF_ONE {
+                busy.waiting.push_back(work);
+                return;
+            }
+            busy.admitted += 1;
+            work.admitted += 1;
         }
+        self.ready.push_back(work);
     }
 
-    /// Makes the next work of an object ready after other work of it has ended.
-    fn finish(&mut self, object: FileHandle) {
-        let Some(busy) = self.busy.get_mut(&object) else {
-            return;
-        };
-        if let Some(job) = busy.waiting.pop_front() {
-            self.ready.push_back((object, job));
-            return;
-        }
-        busy.running -= 1;
-        if busy.running == 0 {
-            self.busy.remove(&object);
+    /// Makes the next work of each object ready after other work has ended.
+    fn finish(&mut self, objects: Objects) {
+        for object in objects.iter() {
+            let Some(busy) = self.busy.get_mut(&object) else {
+                continue;
+            };
+            if let Some(mut work) = busy.waiting.pop_front() {
+                work.admitted += 1;
+                self.admit(work);
+                continue;
+            }
+            busy.admitted -= 1;
+            if busy.admitted == 0 {
+                self.busy.remove(&object);
+            }
         }
     }
 }
@@ -90,12 +134,12 @@ impl Shared {
     }
 
     /// Returns the next work, or `None` if the thread is to end: then it is not counted any more.
-    fn next(&self) -> Option<(FileHandle, Job)> {
+    fn next(&self) -> Option<Work> {
         let mut state = self.lock();
         let mut waited = Duration::ZERO;
         loop {
-            if let Some(job) = state.ready.pop_front() {
-                return Some(job);
+            if let Some(work) = state.ready.pop_front() {
+                return Some(work);
             }
             if state.ended || waited >= IDLE {
                 state.threads -= 1;
@@ -124,22 +168,36 @@ impl Shared {
     }
 
     /// Runs jobs until there has been none for some time, or until the thread cannot run more.
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         // A thread without its own umask would create files with the umask of the process.
         let prepared = sys::clear_umask_of_thread().is_ok();
-        while let Some((object, job)) = self.next() {
+        while let Some(Work { job, objects, .. }) = self.next() {
             if prepared {
                 // The caller notices a panic by the end of its channel.
                 let _ = catch_unwind(AssertUnwindSafe(job));
             } else {
                 drop(job);
             }
-            self.lock().finish(object);
+            let mut state = self.lock();
+            state.finish(objects);
+            if state.ready.len() > 1 {
+                // This thread takes only one of them.
+                self.employ(&mut state);
+            }
+            drop(state);
             if !prepared || identity::is_tainted() {
                 self.lock().threads -= 1;
                 break;
             }
         }
+    }
+
+    /// Lets another thread take the ready work.
+    fn employ(self: &Arc<Self>, state: &mut State) {
+        if state.ready.len() > state.idle && state.threads < MAX_THREADS {
+            start(self, state);
+        }
+        self.changed.notify_one();
     }
 
     /// Starts another thread if work is left at the end of one.
@@ -179,17 +237,21 @@ impl Workers {
         }))
     }
 
-    /// Runs work for an object on one of the threads, and waits for it. Work that has begun is
-    /// completed, even if the future is dropped.
+    /// Runs work for objects on one of the threads, and waits for it. If the future is dropped, work
+    /// that has begun is completed, and other work is not executed.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        object: &FileHandle,
+        objects: Objects,
         work: impl FnOnce() -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
         let (result, done) = oneshot::channel();
-        // The caller may have stopped waiting.
-        let job = Box::new(move || drop(result.send(work())));
-        self.submit(*object, job);
+        let job = Box::new(move || {
+            if !result.is_closed() {
+                // The caller may stop waiting meanwhile.
+                let _ = result.send(work());
+            }
+        });
+        self.submit(objects, job);
         done.await.unwrap_or(Err(Nfsstat3::Serverfault))
     }
 
@@ -201,19 +263,19 @@ impl Workers {
         }
     }
 
-    /// Runs work for an object on one of the threads.
-    pub(super) fn submit(&self, object: FileHandle, job: Job) {
+    /// Runs work for objects on one of the threads.
+    fn submit(&self, objects: Objects, job: Job) {
         let mut state = self.0.lock();
         #[cfg(test)]
         {
             state.submitted += 1;
         }
-        state.add(object, job);
-        if state.ready.len() > state.idle && state.threads < MAX_THREADS {
-            start(&self.0, &mut state);
-        }
-        drop(state);
-        self.0.changed.notify_one();
+        state.admit(Work {
+            job,
+            objects,
+            admitted: 0,
+        });
+        self.0.employ(&mut state);
     }
 
     /// Returns how many works were submitted.
@@ -231,7 +293,8 @@ impl Workers {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::{Barrier, mpsc};
 
     use super::*;
 
@@ -239,30 +302,33 @@ mod tests {
         FileHandle::new(&[number]).unwrap()
     }
 
+    /// Returns work that waits until the other end of the channel is dropped.
+    fn waiting() -> (mpsc::Sender<()>, impl Fn() -> FsResult<()> + Clone + Send) {
+        let (unblock, blocked) = mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        let wait = move || {
+            let received = blocked.lock().unwrap().recv();
+            received.map_err(|_| Nfsstat3::Jukebox)
+        };
+        (unblock, wait)
+    }
+
     #[tokio::test]
     async fn a_slow_object_delays_no_other() {
-        let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
-        let blocked = Arc::new(Mutex::new(blocked));
+        let (workers, (unblock, wait)) = (Workers::default(), waiting());
         let slow: Vec<_> = (0..3 * MAX_THREADS)
             .map(|_| {
-                let (workers, blocked) = (workers.clone(), blocked.clone());
-                tokio::spawn(async move {
-                    // They end when the other end of the channel is dropped.
-                    let wait = move || {
-                        let received = blocked.lock().unwrap().recv();
-                        received.map_err(|_| Nfsstat3::Jukebox)
-                    };
-                    workers.run(&object(0), wait).await
-                })
+                let (workers, wait) = (workers.clone(), wait.clone());
+                tokio::spawn(async move { workers.run(object(0).into(), wait).await })
             })
             .collect();
         tokio::task::yield_now().await;
         for number in 1..100 {
-            let done = workers.run(&object(number), move || Ok(number)).await;
+            let done = workers.run(object(number).into(), move || Ok(number)).await;
             assert_eq!(done, Ok(number));
         }
-        let running = |state: &State| state.busy.get(&object(0)).map(|busy| busy.running);
-        assert_eq!(running(&workers.0.lock()), Some(MAX_OF_ONE));
+        let admitted = |state: &State| state.busy.get(&object(0)).map(|busy| busy.admitted);
+        assert_eq!(admitted(&workers.0.lock()), Some(MAX_OF_ONE));
         drop(unblock);
         for slow in slow {
             assert_eq!(slow.await.unwrap(), Err(Nfsstat3::Jukebox));
@@ -274,30 +340,117 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn work_for_two_objects_counts_for_both() {
+        let (workers, (unblock, wait)) = (Workers::default(), waiting());
+        // Each has an object of its own, and one in common that is slow: at either end of the order.
+        let slow: Vec<_> = (1..=MAX_THREADS as u8)
+            .map(|number| {
+                let (workers, wait) = (workers.clone(), wait.clone());
+                let common = object(if number % 2 == 0 { 0 } else { u8::MAX });
+                let objects = Objects::both(object(number), common);
+                tokio::spawn(async move { workers.run(objects, wait).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let admitted = |state: &State, number| state.busy[&object(number)].admitted;
+        {
+            let state = workers.0.lock();
+            let common = [0, u8::MAX].map(|number| admitted(&state, number));
+            assert_eq!(common, [MAX_OF_ONE; 2]);
+        }
+        let other = workers.run(object(100).into(), || Ok(7));
+        assert_eq!(other.await, Ok(7));
+        drop(unblock);
+        for slow in slow {
+            assert_eq!(slow.await.unwrap(), Err(Nfsstat3::Jukebox));
+        }
+        while !workers.0.lock().busy.is_empty() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_work_for_two_objects_lets_both_go_on() {
+        let workers = Workers::default();
+        let mut state = workers.0.lock();
+        let none = || -> Work {
+            Work {
+                job: Box::new(|| ()),
+                objects: Objects::both(object(0), object(1)),
+                admitted: 0,
+            }
+        };
+        (0..MAX_OF_ONE).for_each(|_| state.admit(none()));
+        state.ready.clear();
+        drop(state);
+        // They wait for each other.
+        let barrier = Arc::new(Barrier::new(2));
+        let later = [0, 1].map(|number| {
+            let (workers, barrier) = (workers.clone(), barrier.clone());
+            let work = move || {
+                barrier.wait();
+                Ok(())
+            };
+            tokio::spawn(async move { workers.run(object(number).into(), work).await })
+        });
+        tokio::task::yield_now().await;
+        let mut state = workers.0.lock();
+        state.ready.push_back(none());
+        workers.0.employ(&mut state);
+        drop(state);
+        for later in later {
+            assert_eq!(later.await.unwrap(), Ok(()));
+        }
+    }
+
+    #[tokio::test]
+    async fn work_without_a_caller_does_not_begin() {
+        let (workers, (unblock, wait)) = (Workers::default(), waiting());
+        let slow: Vec<_> = (0..MAX_OF_ONE)
+            .map(|_| {
+                let (workers, wait) = (workers.clone(), wait.clone());
+                tokio::spawn(async move { workers.run(object(0).into(), wait).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let executed = Arc::new(AtomicBool::new(false));
+        let later = {
+            let (workers, executed) = (workers.clone(), executed.clone());
+            let work = move || {
+                executed.store(true, Relaxed);
+                Ok(())
+            };
+            tokio::spawn(async move { workers.run(object(0).into(), work).await })
+        };
+        tokio::task::yield_now().await;
+        later.abort();
+        assert!(later.await.unwrap_err().is_cancelled());
+        drop(unblock);
+        for slow in slow {
+            slow.await.unwrap().unwrap_err();
+        }
+        assert_eq!(workers.run(object(0).into(), || Ok(7)).await, Ok(7));
+        assert!(!executed.load(Relaxed));
+    }
+
+    #[tokio::test]
     async fn a_panic_fails_only_its_own_work() {
         let workers = Workers::default();
         for _ in 0..2 * MAX_OF_ONE {
             let panics = || -> FsResult<()> { panic!("expected by a test") };
-            let failed = workers.run(&object(0), panics).await;
+            let failed = workers.run(object(0).into(), panics).await;
             assert_eq!(failed, Err(Nfsstat3::Serverfault));
         }
-        assert_eq!(workers.run(&object(0), || Ok(7)).await, Ok(7));
+        assert_eq!(workers.run(object(0).into(), || Ok(7)).await, Ok(7));
     }
 
     #[tokio::test]
     async fn the_number_of_threads_is_limited() {
-        let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
-        let blocked = Arc::new(Mutex::new(blocked));
+        let (workers, (unblock, wait)) = (Workers::default(), waiting());
         let all: Vec<_> = (0..200)
             .map(|number| {
-                let (workers, blocked) = (workers.clone(), blocked.clone());
-                tokio::spawn(async move {
-                    let wait = move || {
-                        let received = blocked.lock().unwrap().recv();
-                        received.map_err(|_| Nfsstat3::Jukebox)
-                    };
-                    workers.run(&object(number), wait).await
-                })
+                let (workers, wait) = (workers.clone(), wait.clone());
+                tokio::spawn(async move { workers.run(object(number).into(), wait).await })
             })
             .collect();
         tokio::task::yield_now().await;
