@@ -130,18 +130,20 @@ impl Tree {
         })
     }
 
-    /// Creates a file that does not exist. `prepare` gets it open for writing.
+    /// Creates a file that does not exist, and returns it, also open for writing as `prepare` gets
+    /// it.
     fn create_file(
         &self,
         caller: &Caller,
         (dir, name): (&ObjectFd, &[u8]),
         mode: Mode,
         prepare: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
-    ) -> FsResult<ObjectFd> {
+    ) -> FsResult<(ObjectFd, OwnedFd)> {
         let made = self.identity.run_as(caller, || {
             let made = openat(&dir.fd, name, CREATE, mode)?;
             prepare(&made)?;
-            ObjectFd::new(self.reopen(&made, OFlags::PATH)?)
+            let object = ObjectFd::new(self.reopen(&made, OFlags::PATH)?)?;
+            Ok((object, made))
         })?;
         match made {
             // Only the directory itself can be missing.
@@ -158,7 +160,7 @@ impl Tree {
         new: &Sattr3,
     ) -> FsResult<ObjectFd> {
         let mode = mode_or(new, 0o600);
-        let made = self.create_file(caller, (dir, name), mode, |_| Ok(()))?;
+        let (made, _) = self.create_file(caller, (dir, name), mode, |_| Ok(()))?;
         self.apply_to_new(caller, made, new)
     }
 
@@ -202,8 +204,9 @@ impl Tree {
         let times = verifier_times(verifier);
         let set = |made: &OwnedFd| futimens(made, &times);
         match self.create_file(caller, (dir, name), Mode::empty(), set) {
-            Ok(made) => {
-                self.sync_change(&made)?;
+            Ok((made, opened)) => {
+                // Its mode does not let every server open it again.
+                self.sync_opened(&opened)?;
                 return Ok(made);
             }
             Err(Nfsstat3::Exist) => {}

@@ -120,8 +120,10 @@ impl Tree {
             let renamed = self.identity.run_as(caller, rename)?;
             renamed.map_err(rename_status)?;
             self.forget_if_replaced(&to, new, replaced);
-            self.sync_change(&from)?;
-            self.sync_change(&to)
+            // The target first: if the machine fails in between, a file with two names is better
+            // than one without.
+            self.sync_change(&to)?;
+            self.sync_change(&from)
         })
     }
 

@@ -476,9 +476,24 @@ impl Tree {
         }
     }
 
-    /// Brings a change of names or attributes to stable storage (RFC 1813, section 4.7).
+    /// Returns true if a change of names or attributes has to be on stable storage before its reply
+    /// (RFC 1813, section 4.7).
+    fn needs_sync(&self) -> bool {
+        self.syncs_changes && !self.stability.is_volatile()
+    }
+
+    /// Brings a change of an open file's attributes to stable storage.
+    pub(super) fn sync_opened(&self, opened: &OwnedFd) -> FsResult<()> {
+        if self.needs_sync() {
+            self.stability.sync(opened)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Brings a change of names or attributes to stable storage.
     pub(super) fn sync_change(&self, object: &ObjectFd) -> FsResult<()> {
-        if !self.syncs_changes || self.stability.is_volatile() {
+        if !self.needs_sync() {
             return Ok(());
         }
         let opens = matches!(object.kind(), FileType::Directory | FileType::RegularFile);
