@@ -78,16 +78,33 @@ impl DirList {
         self.wants_objects
     }
 
-    /// Adds an entry. Returns false if there is no room for it: it is not added, and the file
-    /// system stops.
-    pub fn push(&mut self, entry: DirEntry) -> bool {
-        let directory = entry.directory_len();
+    /// Returns the number of entries that fit if each has a name of one byte and no attributes.
+    #[cfg(all(feature = "host", target_os = "linux"))]
+    pub(crate) fn max_entries(&self) -> usize {
+        let shortest = DirEntry {
+            fileid: 0,
+            name: vec![b'a'],
+            cookie: 0,
+            object: None,
+        };
+        // The first entry is added even if it exceeds `dircount`.
+        let by_names = (self.directory_room / shortest.directory_len()).max(1);
+        by_names.min(self.room / self.len_in_reply(&shortest))
+    }
+
+    fn len_in_reply(&self, entry: &DirEntry) -> usize {
         let objects = if self.wants_objects {
             entry.object_len()
         } else {
             0
         };
-        let len = 4 + directory + objects;
+        4 + entry.directory_len() + objects
+    }
+
+    /// Adds an entry. Returns false if there is no room for it: it is not added, and the file
+    /// system stops.
+    pub fn push(&mut self, entry: DirEntry) -> bool {
+        let (directory, len) = (entry.directory_len(), self.len_in_reply(&entry));
         // The first entry is added even if it exceeds `dircount`, which is a hint.
         let wanted = self.entries.is_empty() || directory <= self.directory_room;
         if len > self.room || !wanted {
@@ -108,5 +125,38 @@ impl DirList {
     #[must_use]
     pub fn entries(&self) -> &[DirEntry] {
         &self.entries
+    }
+}
+
+#[cfg(all(test, feature = "host", target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_maximum_of_entries_fits() {
+        let lists = [
+            (4096, None),
+            (EMPTY as u32 + 27, None),
+            (EMPTY as u32 + 28, None),
+            (4096, Some(512)),
+            (4096, Some(1)),
+            (512, Some(4096)),
+        ];
+        for (count, dircount) in lists {
+            let mut list = match dircount {
+                Some(dircount) => DirList::plus(dircount, count),
+                None => DirList::new(count),
+            };
+            let most = list.max_entries();
+            let entry = || DirEntry {
+                fileid: 1,
+                name: b"a".to_vec(),
+                cookie: 1,
+                object: None,
+            };
+            let pushed = (0..=most).map(|_| list.push(entry())).collect::<Vec<_>>();
+            let fits = pushed.iter().filter(|fits| **fits).count();
+            assert_eq!(fits, most, "{count} {dircount:?}");
+        }
     }
 }

@@ -20,8 +20,6 @@ use crate::nfs3::Nfsstat3;
 
 /// The bytes of entries that are read from the kernel at once.
 const BATCH: usize = 32 << 10;
-/// More entries than fit a reply: each takes at least 28 bytes of 1 MiB.
-const MAX_ENTRIES: usize = 40_000;
 
 /// The highest hash: clients expect a positive 64-bit number.
 const MAX_CODE: u64 = i64::MAX.cast_unsigned();
@@ -114,6 +112,8 @@ impl Listing<'_> {
         if cookie > MAX_CODE {
             return Err(Nfsstat3::BadCookie);
         }
+        // One more than can fit shows that there are more.
+        let kept = list.max_entries() + 1;
         let (mut entries, mut is_cut) = (Vec::new(), false);
         self.each(|entry| {
             let cookie_of_entry = self.position(&entry.name);
@@ -124,9 +124,9 @@ impl Listing<'_> {
                 });
             }
             // Entries that do not fit are dropped now and then, which takes linear time in total.
-            if entries.len() >= 2 * MAX_ENTRIES {
-                entries.select_nth_unstable_by_key(MAX_ENTRIES, |entry| entry.cookie);
-                entries.truncate(MAX_ENTRIES);
+            if entries.len() >= 2 * kept {
+                entries.select_nth_unstable_by_key(kept, |entry| entry.cookie);
+                entries.truncate(kept);
                 is_cut = true;
             }
             Ok(true)

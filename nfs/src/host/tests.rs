@@ -1,6 +1,7 @@
 //! Synchronization failures, which a real disk does not produce on demand, and the lifetime of
 //! descriptors.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::tree::Tree;
 use super::workers::Workers;
 use super::{HandleKey, HostConfig, HostFileSystem};
 use crate::caller::Caller;
+use crate::directory::DirList;
 use crate::file_system::{DirOp, FileSystem as _, FsResult, Written};
 use crate::handle::FileHandle;
 use crate::name::Name;
@@ -288,4 +290,39 @@ async fn short_operations_of_the_servers_user_run_in_place() {
     test.caller.uid = 5;
     assert_eq!(test.create(b"of-user").await, Err(Nfsstat3::Acces));
     assert_eq!(test.host.workers.submitted(), 1);
+}
+
+/// Without cookies of the file system, a call keeps no more entries than fit its reply.
+#[tokio::test]
+async fn a_directory_without_cookies_is_listed_in_parts() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let names: BTreeSet<_> = (0..1000).map(|number| format!("name-{number}")).collect();
+    for name in &names {
+        std::fs::write(dir.path().join(name), b"").unwrap();
+    }
+    let config = HostConfig::new(HandleKey::random().unwrap());
+    let host = HostFileSystem::open(dir.path(), config).unwrap();
+    assert!(!host.tree.has_cookies);
+    let (caller, root) = (TestHost::new().caller, host.root());
+    for list in [|| DirList::new(1000), || DirList::plus(1000, 4096)] {
+        let (mut found, mut cookie) = (Vec::new(), 0);
+        loop {
+            let mut part = list();
+            let most = part.max_entries();
+            let end = host.read_dir(&caller, &root, cookie, [0; 8], &mut part);
+            let end = end.await.unwrap();
+            assert!((1..=most).contains(&part.entries().len()));
+            cookie = part.entries().last().unwrap().cookie;
+            found.extend(part.into_entries().map(|entry| entry.name));
+            if end.eof {
+                break;
+            }
+        }
+        assert_eq!(found.len(), names.len() + 2);
+        let found: BTreeSet<_> = found.into_iter().collect();
+        let listed = |name: &String| found.contains(name.as_bytes());
+        assert!(names.iter().all(listed));
+    }
 }
