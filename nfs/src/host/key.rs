@@ -7,6 +7,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use siphasher::sip::SipHasher24;
 
@@ -66,19 +68,31 @@ impl HandleKey {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let key = Self::random()?;
+        // A name that no attempt has used before: what a killed server left behind is not in the
+        // way.
+        let name = Self::random()?;
         let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(format!(".{}", std::process::id()));
+        unfinished.push(format!(".{:032x}", u128::from_be_bytes(name.0)));
+        let unfinished = Path::new(&unfinished);
+        let published = key
+            .write(unfinished)
+            .and_then(|()| publish(unfinished, path));
+        if published.is_err() {
+            // The first error is the one to report.
+            let _ = std::fs::remove_file(unfinished);
+        }
+        published.map(|()| key)
+    }
+
+    /// Writes the key to a new file.
+    fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&unfinished)?;
-        file.write_all(&key.0)?;
-        file.sync_all()?;
-        let linked = std::fs::hard_link(&unfinished, path);
-        std::fs::remove_file(&unfinished)?;
-        linked?;
-        Ok(key)
+            .open(path)?;
+        file.write_all(&self.0)?;
+        file.sync_all()
     }
 
     fn read(path: &Path) -> io::Result<Self> {
@@ -113,9 +127,52 @@ impl HandleKey {
     }
 }
 
+/// Gives a new file its name, unless a file has this name already. Then brings the name to stable
+/// storage.
+fn publish(unfinished: &Path, path: &Path) -> io::Result<()> {
+    match renameat_with(CWD, unfinished, CWD, path, RenameFlags::NOREPLACE) {
+        // The file system cannot rename in this way.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            std::fs::hard_link(unfinished, path)?;
+            std::fs::remove_file(unfinished)?;
+        }
+        renamed => renamed?,
+    }
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// Does not show the key.
 impl fmt::Debug for HandleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HandleKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_an_interrupted_start_do_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        // In a container, the next start has the same process ID.
+        let left = dir.path().join(format!("key.{}", std::process::id()));
+        std::fs::write(&left, b"half").unwrap();
+        let key = HandleKey::from_file(&path).unwrap();
+        assert!(HandleKey::from_file(&path).unwrap() == key);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn an_existing_key_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("key"), dir.path().join("other"));
+        let key = HandleKey::from_file(&path).unwrap();
+        HandleKey::random().unwrap().write(&other).unwrap();
+        let replaced = publish(&other, &path).unwrap_err();
+        assert_eq!(replaced.kind(), io::ErrorKind::AlreadyExists);
+        assert!(HandleKey::from_file(&path).unwrap() == key);
     }
 }
