@@ -446,8 +446,7 @@ fn the_getattr_of_another_client_asks_the_holder() {
             let (name, file) = exported.opened_with_delegation("held", how).await;
             let delegation = file.delegation.unwrap();
             assert!(delegation.is_write);
-            let callbacks = &exported.callbacks;
-            assert!(callbacks.record_change(&delegation.stateid, SIZE));
+            assert!(exported.nfs.record_change(&delegation.stateid, SIZE));
             let asked = other.lookup(other.root(), name.as_bytes()).await;
             let on_disk = fs::metadata(exported.path(&name)).unwrap().len();
             let returned = exported

@@ -19,8 +19,8 @@ use crate::nfs4::{
     CbCompound4args, CbGetattr4args, CbIllegal4res, CbLayoutrecall4res, CbNotify4res,
     CbNotifyDeviceid4res, CbNotifyLock4res, CbOffload4res, CbPushDeleg4res, CbRecall4args,
     CbRecall4res, CbRecallAny4args, CbRecallAny4res, CbRecallSlot4res, CbRecallableObjAvail4res,
-    CbSequence4args, CbSequence4resok, CbWantsCancelled4res, NfsArgop4, NfsCbArgop4, Nfsstat4,
-    RCA4_TYPE_MASK_BLK_LAYOUT, RCA4_TYPE_MASK_DIR_DLG, RCA4_TYPE_MASK_FILE_LAYOUT,
+    CbSequence4args, CbSequence4resok, CbWantsCancelled4res, Clientid4, NfsArgop4, NfsCbArgop4,
+    Nfsstat4, RCA4_TYPE_MASK_BLK_LAYOUT, RCA4_TYPE_MASK_DIR_DLG, RCA4_TYPE_MASK_FILE_LAYOUT,
     RCA4_TYPE_MASK_OBJ_LAYOUT_MAX, RCA4_TYPE_MASK_OBJ_LAYOUT_MIN, RCA4_TYPE_MASK_OTHER_LAYOUT_MIN,
     RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG, Sessionid4, Stateid4,
 };
@@ -38,6 +38,8 @@ pub enum Nfs4Recall {
     /// To return a delegation (CB_RECALL): the client flushes its data, and returns the delegation
     /// within the lease.
     Delegation {
+        /// The session through which it came.
+        session: Sessionid4,
         /// The delegation.
         stateid: Stateid4,
         /// The file.
@@ -48,6 +50,8 @@ pub enum Nfs4Recall {
     /// To return delegations of the client's choice (CB_RECALL_ANY) until it has at most `keep` of
     /// these kinds. A later one with a higher `keep` does not cancel it (RFC 8881, section 20.6.3).
     Any {
+        /// The session through which it came.
+        session: Sessionid4,
         /// How many delegations of these kinds the client may keep, in total.
         keep: u32,
         /// Read delegations count.
@@ -59,10 +63,14 @@ pub enum Nfs4Recall {
 
 /// The service for the calls that servers make over the back channels of sessions.
 ///
+/// It serves the sessions with one server: session IDs and client IDs of another server may be the
+/// same.
+///
 /// A transport offers this service by its [`router`](Self::router). Each call is answered at once:
 /// a recall is queued, and [`next_recall`](Self::next_recall) returns it. Only delegations that the
-/// clients of these callbacks hold are queued, and one CB_RECALL_ANY for each choice of kinds, so
-/// that no server can make the queue grow without bound.
+/// clients of these callbacks hold are queued, and one CB_RECALL_ANY of a client for each choice of
+/// kinds, so that no server can make the queue grow without bound. The delegations of a client ID
+/// are forgotten, with their recalls, when its last session is dropped.
 ///
 /// CB_RECALL, CB_RECALL_ANY, CB_RECALL_SLOT and CB_GETATTR are executed. The reply to other
 /// operations is NFS4ERR_NOTSUPP.
@@ -70,17 +78,8 @@ pub enum Nfs4Recall {
 /// By CB_GETATTR a server asks the holder of a write delegation for the size and the change
 /// attribute of the file (RFC 8881, section 10.4.3). The size follows the results of WRITE and
 /// SETATTR in the sessions of these callbacks. A client that keeps changes, to send them later,
-/// tells so by [`record_change`](Self::record_change) and [`record_flush`](Self::record_flush):
-///
-/// ```
-/// use rpcrdma_nfs::nfs4_client::{Nfs4Callbacks, Nfs4OpenFile};
-///
-/// /// Returns true if the file's data may stay in a cache that has made the file longer.
-/// fn keep(callbacks: &Nfs4Callbacks, file: &Nfs4OpenFile, size: u64) -> bool {
-///     let delegation = file.delegation.filter(|given| given.is_write);
-///     delegation.is_some_and(|given| callbacks.record_change(&given.stateid, size))
-/// }
-/// ```
+/// tells so by [`record_change`](super::Nfs4Client::record_change) and
+/// [`record_flush`](super::Nfs4Client::record_flush).
 #[derive(Clone)]
 pub struct Nfs4Callbacks(Arc<Shared>);
 
@@ -93,16 +92,35 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sessions: HashMap<Sessionid4, BackChannel>,
-    delegations: Delegations,
-    /// The number of OPENs in flight, whose delegations are not known yet.
-    opening: usize,
-    recalls: VecDeque<Nfs4Recall>,
+    clients: HashMap<Clientid4, ClientState>,
+    recalls: VecDeque<(Clientid4, Nfs4Recall)>,
     waiters: Waiters,
 }
 
 struct BackChannel {
+    client: Clientid4,
     slots: Vec<BackSlot>,
     fore: Weak<SlotTable>,
+}
+
+/// What the sessions of a client ID share.
+#[derive(Default)]
+struct ClientState {
+    sessions: usize,
+    delegations: Delegations,
+    /// The number of OPENs in flight, whose delegations are not known yet.
+    opening: usize,
+}
+
+impl ClientState {
+    /// Returns the status of a callback about a delegation that is not known: the reply to the OPEN
+    /// that grants it may not have arrived.
+    fn unless_opening(&self, status: Nfsstat4) -> Nfsstat4 {
+        match self.opening {
+            0 => status,
+            _ => Nfsstat4::Delay,
+        }
+    }
 }
 
 /// A slot of the back channel, at the replier.
@@ -114,7 +132,10 @@ struct BackSlot {
 }
 
 /// An OPEN in flight.
-pub(super) struct Opening<'c>(&'c Nfs4Callbacks);
+pub(super) struct Opening<'c> {
+    callbacks: &'c Nfs4Callbacks,
+    client: Clientid4,
+}
 
 impl Nfs4Callbacks {
     /// Creates callbacks without sessions.
@@ -131,7 +152,7 @@ impl Nfs4Callbacks {
         poll_fn(|cx| {
             let mut state = lock(&self.0.state);
             match state.recalls.pop_front() {
-                Some(recall) => Poll::Ready(recall),
+                Some((_, recall)) => Poll::Ready(recall),
                 None => {
                     state.waiters.add(cx);
                     Poll::Pending
@@ -150,59 +171,75 @@ impl Nfs4Callbacks {
         self.0.is_served.load(Relaxed)
     }
 
-    pub(super) fn add_session(&self, id: Sessionid4, fore: Weak<SlotTable>) {
-        let slots = vec![BackSlot::default(); BACK_SLOTS as usize];
-        let channel = BackChannel { slots, fore };
-        lock(&self.0.state).sessions.insert(id, channel);
+    pub(super) fn add_session(&self, id: Sessionid4, client: Clientid4, fore: Weak<SlotTable>) {
+        let channel = BackChannel {
+            client,
+            slots: vec![BackSlot::default(); BACK_SLOTS as usize],
+            fore,
+        };
+        let mut state = lock(&self.0.state);
+        if let Some(replaced) = state.sessions.insert(id, channel) {
+            state.end_session(replaced.client);
+        }
+        state.clients.entry(client).or_default().sessions += 1;
     }
 
     pub(super) fn remove_session(&self, id: &Sessionid4) {
-        lock(&self.0.state).sessions.remove(id);
-    }
-
-    pub(super) fn begin_open(&self) -> Opening<'_> {
-        lock(&self.0.state).opening += 1;
-        Opening(self)
-    }
-
-    /// Records that the holder of a write delegation has changed the file without the server, and
-    /// the file's size in bytes with this change. Until [`record_flush`](Self::record_flush), the
-    /// replies to CB_GETATTR say that the file is modified, and has this size.
-    ///
-    /// Returns false, and records nothing, if no write delegation with this stateid is held: the
-    /// change must not be kept then, but sent to the server at once.
-    #[must_use = "without a write delegation, a change must not be kept"]
-    pub fn record_change(&self, delegation: &Stateid4, size: u64) -> bool {
         let mut state = lock(&self.0.state);
-        state.delegations.record(delegation, Some(size))
+        if let Some(removed) = state.sessions.remove(id) {
+            state.end_session(removed.client);
+        }
     }
 
-    /// Records that the server has all changes that were recorded. A change that was made during
-    /// the flush has to be recorded again after this.
-    ///
-    /// Returns false if no write delegation with this stateid is held.
-    pub fn record_flush(&self, delegation: &Stateid4) -> bool {
-        let mut state = lock(&self.0.state);
-        state.delegations.record(delegation, None)
+    pub(super) fn begin_open(&self, client: Clientid4) -> Opening<'_> {
+        self.of(client, |client| client.opening += 1);
+        Opening {
+            callbacks: self,
+            client,
+        }
+    }
+
+    /// Accesses the state of a client; `None` if it has no session.
+    fn of<T>(&self, client: Clientid4, access: impl FnOnce(&mut ClientState) -> T) -> Option<T> {
+        lock(&self.0.state).clients.get_mut(&client).map(access)
+    }
+
+    /// Records what the holder of a write delegation has changed, or that it has flushed this.
+    /// Returns false if no such delegation is held.
+    pub(super) fn record(
+        &self,
+        client: Clientid4,
+        delegation: &Stateid4,
+        size: Option<u64>,
+    ) -> bool {
+        let recorded = self.of(client, |client| client.delegations.record(delegation, size));
+        recorded.unwrap_or(false)
     }
 
     /// Adds a delegation, with the attributes of its file after the OPEN if it is a write
     /// delegation.
     pub(super) fn add_delegation(
         &self,
+        client: Clientid4,
         stateid: &Stateid4,
         handle: Handle4,
         written: Option<Nfs4Attributes>,
     ) {
-        let mut state = lock(&self.0.state);
-        state.delegations.add(stateid, handle, written);
+        self.of(client, |client| {
+            client.delegations.add(stateid, handle, written);
+        });
     }
 
     /// Takes note of the executed operations of a COMPOUND.
-    pub(super) fn executed(&self, operations: &[NfsArgop4<'_>], results: &[NfsResop4]) {
-        lock(&self.0.state)
-            .delegations
-            .executed(operations, results);
+    pub(super) fn executed(
+        &self,
+        client: Clientid4,
+        operations: &[NfsArgop4<'_>],
+        results: &[NfsResop4],
+    ) {
+        self.of(client, |client| {
+            client.delegations.executed(operations, results);
+        });
     }
 
     /// Executes a CB_COMPOUND of `count` operations. Fewer of them are sufficient if one of them is
@@ -212,11 +249,13 @@ impl Nfs4Callbacks {
     }
 
     /// Removes a returned delegation and its recall.
-    pub(super) fn remove_delegation(&self, returned: &Stateid4) {
+    pub(super) fn remove_delegation(&self, client: Clientid4, returned: &Stateid4) {
+        self.of(client, |client| client.delegations.remove(returned));
         let mut state = lock(&self.0.state);
-        state.delegations.remove(returned);
-        state.recalls.retain(|recall| match recall {
-            Nfs4Recall::Delegation { stateid, .. } => stateid.other != returned.other,
+        state.recalls.retain(|(of, recall)| match recall {
+            Nfs4Recall::Delegation { stateid, .. } => {
+                *of != client || stateid.other != returned.other
+            }
             Nfs4Recall::Any { .. } => true,
         });
     }
@@ -224,7 +263,9 @@ impl Nfs4Callbacks {
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        lock(&self.0.0.state).opening -= 1;
+        self.callbacks.of(self.client, |client| {
+            client.opening = client.opening.saturating_sub(1);
+        });
     }
 }
 
@@ -237,12 +278,36 @@ impl Default for Nfs4Callbacks {
 impl fmt::Debug for Nfs4Callbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = lock(&self.0.state);
-        let (sessions, held) = (state.sessions.len(), state.delegations.len());
+        let (sessions, clients) = (state.sessions.len(), state.clients.values());
+        let held: usize = clients.map(|client| client.delegations.len()).sum();
         write!(f, "Nfs4Callbacks({sessions} sessions, {held} delegations)")
     }
 }
 
 impl State {
+    /// Forgets a client after its last session.
+    fn end_session(&mut self, client: Clientid4) {
+        let Some(state) = self.clients.get_mut(&client) else {
+            return;
+        };
+        state.sessions -= 1;
+        if state.sessions == 0 {
+            self.clients.remove(&client);
+            self.recalls.retain(|(of, _)| *of != client);
+        }
+    }
+
+    /// Returns the state of the client of a session.
+    fn client(&self, session: &Sessionid4) -> Option<(Clientid4, &ClientState)> {
+        let client = self.sessions.get(session)?.client;
+        Some((client, self.clients.get(&client)?))
+    }
+
+    fn queue(&mut self, client: Clientid4, recall: Nfs4Recall) {
+        self.recalls.push_back((client, recall));
+        self.waiters.wake();
+    }
+
     fn execute(&mut self, args: &CbCompound4args<'_>, count: usize) -> CbCompound4res {
         let reply = |status, resarray| CbCompound4res {
             status,
@@ -347,17 +412,18 @@ impl State {
         sequence: &CbSequence4args<'_>,
         operation: &NfsCbArgop4<'_>,
     ) -> (Nfsstat4, Result4) {
+        let session = &sequence.csa_sessionid;
         let status = match operation {
-            NfsCbArgop4::Recall(args) => self.recall(args),
-            NfsCbArgop4::RecallAny(args) => self.recall_any(args),
+            NfsCbArgop4::Recall(args) => self.recall(session, args),
+            NfsCbArgop4::RecallAny(args) => self.recall_any(session, args),
             NfsCbArgop4::RecallSlot(args) => {
-                let channel = self.sessions.get(&sequence.csa_sessionid);
+                let channel = self.sessions.get(session);
                 if let Some(fore) = channel.and_then(|channel| channel.fore.upgrade()) {
                     fore.set_target(args.rsa_target_highest_slotid);
                 }
                 Nfsstat4::Ok
             }
-            NfsCbArgop4::Getattr(args) => match self.attributes(args) {
+            NfsCbArgop4::Getattr(args) => match self.attributes(session, args) {
                 Ok(result) => return (Nfsstat4::Ok, Result4::Getattr(result)),
                 Err(status) => status,
             },
@@ -369,53 +435,60 @@ impl State {
         (status, refuse(operation, status))
     }
 
-    /// Returns the status of a callback about a delegation that is not known: the reply to the OPEN
-    /// that grants it may not have arrived.
-    fn unless_opening(&self, status: Nfsstat4) -> Nfsstat4 {
-        match self.opening {
-            0 => status,
-            _ => Nfsstat4::Delay,
-        }
-    }
-
     /// Executes CB_GETATTR.
-    fn attributes(&self, args: &CbGetattr4args<'_>) -> Result<CbGetattr4res, Nfsstat4> {
-        match self.delegations.attributes(args) {
+    fn attributes(
+        &self,
+        session: &Sessionid4,
+        args: &CbGetattr4args<'_>,
+    ) -> Result<CbGetattr4res, Nfsstat4> {
+        let (_, client) = self.client(session).ok_or(Nfsstat4::Badhandle)?;
+        match client.delegations.attributes(args) {
             Some(ok) => Ok(CbGetattr4res::Ok(Box::new(ok))),
-            None => Err(self.unless_opening(Nfsstat4::Badhandle)),
+            None => Err(client.unless_opening(Nfsstat4::Badhandle)),
         }
     }
 
     /// Executes CB_RECALL. It can arrive before the reply to the OPEN whose delegation it recalls.
-    fn recall(&mut self, args: &CbRecall4args<'_>) -> Nfsstat4 {
-        let Some(held) = self.delegations.get_mut(&args.stateid) else {
-            return self.unless_opening(Nfsstat4::BadStateid);
+    fn recall(&mut self, session: &Sessionid4, args: &CbRecall4args<'_>) -> Nfsstat4 {
+        let Some(channel) = self.sessions.get(session) else {
+            return Nfsstat4::BadStateid;
+        };
+        let id = channel.client;
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Nfsstat4::BadStateid;
+        };
+        let Some(held) = client.delegations.get_mut(&args.stateid) else {
+            return client.unless_opening(Nfsstat4::BadStateid);
         };
         if held.handle.as_borrowed() != args.fh {
             return Nfsstat4::BadStateid;
         }
         if !held.is_recalled {
             held.is_recalled = true;
-            self.recalls.push_back(Nfs4Recall::Delegation {
+            let recall = Nfs4Recall::Delegation {
+                session: *session,
                 stateid: args.stateid,
                 handle: held.handle.clone(),
                 truncate: args.truncate,
-            });
-            self.waiters.wake();
+            };
+            self.queue(id, recall);
         }
         Nfsstat4::Ok
     }
 
     /// Executes CB_RECALL_ANY (RFC 8881, section 20.6.3). It has no effect if the client has no
     /// more objects than it may keep, or was already told to keep fewer.
-    fn recall_any(&mut self, args: &CbRecallAny4args<'_>) -> Nfsstat4 {
+    fn recall_any(&mut self, session: &Sessionid4, args: &CbRecallAny4args<'_>) -> Nfsstat4 {
         let Some((reads, writes)) = kinds(args) else {
             return Nfsstat4::Inval;
         };
-        let held = self.delegations.count(reads, writes);
+        let Some((id, client)) = self.client(session) else {
+            return Nfsstat4::Ok;
+        };
+        let held = client.delegations.count(reads, writes);
         // An OPEN in flight may bring one more.
         let most = if reads || writes {
-            held + self.opening
+            held + client.opening
         } else {
             0
         };
@@ -423,23 +496,25 @@ impl State {
         if most <= keep as usize {
             return Nfsstat4::Ok;
         }
-        self.recalls.retain(|recall| match *recall {
+        self.recalls.retain(|(of, recall)| match *recall {
             Nfs4Recall::Any {
                 keep: earlier,
                 reads: of_reads,
                 writes: of_writes,
-            } if (of_reads, of_writes) == (reads, writes) => {
+                ..
+            } if (*of, of_reads, of_writes) == (id, reads, writes) => {
                 keep = keep.min(earlier);
                 false
             }
             _ => true,
         });
-        self.recalls.push_back(Nfs4Recall::Any {
+        let recall = Nfs4Recall::Any {
+            session: *session,
             keep,
             reads,
             writes,
-        });
-        self.waiters.wake();
+        };
+        self.queue(id, recall);
         Nfsstat4::Ok
     }
 }

@@ -4,13 +4,14 @@ use oncrpc::AsyncTransport;
 use oncrpc::xdr::Opaque;
 
 use super::attributes::{MASK, MAX_VALUES, Nfs4Attributes, Nfs4SetAttributes};
+use super::callbacks::Nfs4Callbacks;
 use super::compound::{Nfs4Compound, take};
 use super::error::Nfs4Error;
 use super::files::Nfs4Client;
 use crate::nfs4::{
-    Close4args, Createhow4, Delegreturn4args, FreeStateid4args, NfsArgop4, NfsFh4, Nfsstat4,
-    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, Open4args,
-    OpenClaim4, Openflag4, Opentype4, StateOwner4, Stateid4, TestStateid4args, owned,
+    Clientid4, Close4args, Createhow4, Delegreturn4args, FreeStateid4args, NfsArgop4, NfsFh4,
+    Nfsstat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE,
+    Open4args, OpenClaim4, Openflag4, Opentype4, StateOwner4, Stateid4, TestStateid4args, owned,
 };
 
 /// The parameters of an OPEN.
@@ -123,9 +124,9 @@ impl<T: AsyncTransport> Nfs4Client<T> {
             .add(NfsArgop4::Open(args), OPEN_RESULTS)
             .handle()
             .attributes(&MASK, MAX_VALUES);
-        let callbacks = self.session().callbacks();
+        let (callbacks, client) = self.callbacks();
         // Until the delegation is known, the reply to its recall is NFS4ERR_DELAY.
-        let opening = callbacks.begin_open();
+        let opening = callbacks.begin_open(client);
         let mut results = self.session().compound(request).await?;
         let open = take!(results, Open, owned::NfsResop4::Open(owned::Open4res::Ok(ok)) => *ok)?;
         let handle = super::files::handle(&mut results)?;
@@ -134,7 +135,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         if let Some(given) = &delegation {
             let found = attributes.as_ref().copied().unwrap_or_default();
             let written = given.is_write.then_some(found);
-            callbacks.add_delegation(&given.stateid, handle.clone(), written);
+            callbacks.add_delegation(client, &given.stateid, handle.clone(), written);
         }
         drop(opening);
         Ok(Nfs4OpenFile {
@@ -170,9 +171,47 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let args = Delegreturn4args { deleg_stateid };
         self.on(file.as_borrowed(), NfsArgop4::Delegreturn(args), 0)
             .await?;
-        let callbacks = self.session().callbacks();
-        callbacks.remove_delegation(&deleg_stateid);
+        let (callbacks, client) = self.callbacks();
+        callbacks.remove_delegation(client, &deleg_stateid);
         Ok(())
+    }
+
+    /// Records that the holder of a write delegation has changed the file without the server, and
+    /// the file's size in bytes with this change. Until [`record_flush`](Self::record_flush), the
+    /// replies to CB_GETATTR say that the file is modified, and has this size.
+    ///
+    /// Returns false, and records nothing, if no write delegation with this stateid is held: the
+    /// change must not be kept then, but sent to the server at once.
+    ///
+    /// ```
+    /// use rpcrdma_nfs::nfs4_client::{Nfs4Client, Nfs4OpenFile};
+    /// use rpcrdma_nfs::oncrpc::Channel;
+    ///
+    /// /// Returns true if the file's data may stay in a cache that has made the file longer.
+    /// fn keep(client: &Nfs4Client<Channel>, file: &Nfs4OpenFile, size: u64) -> bool {
+    ///     let delegation = file.delegation.filter(|given| given.is_write);
+    ///     delegation.is_some_and(|given| client.record_change(&given.stateid, size))
+    /// }
+    /// ```
+    #[must_use = "without a write delegation, a change must not be kept"]
+    pub fn record_change(&self, delegation: &Stateid4, size: u64) -> bool {
+        let (callbacks, client) = self.callbacks();
+        callbacks.record(client, delegation, Some(size))
+    }
+
+    /// Records that the server has all changes that were recorded. A change that was made during
+    /// the flush has to be recorded again after this.
+    ///
+    /// Returns false if no write delegation with this stateid is held.
+    pub fn record_flush(&self, delegation: &Stateid4) -> bool {
+        let (callbacks, client) = self.callbacks();
+        callbacks.record(client, delegation, None)
+    }
+
+    /// Returns the callbacks, with the client ID by which they know this client.
+    fn callbacks(&self) -> (&Nfs4Callbacks, Clientid4) {
+        let session = self.session();
+        (session.callbacks(), session.client_id())
     }
 
     /// Returns the status of opens and delegations (TEST_STATEID): `Ok`, or the reason why the
@@ -208,8 +247,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let mut request = Nfs4Compound::new();
         request.add(NfsArgop4::FreeStateid(args), 0);
         self.session().compound(request).await?;
-        let callbacks = self.session().callbacks();
-        callbacks.remove_delegation(&fsa_stateid);
+        let (callbacks, client) = self.callbacks();
+        callbacks.remove_delegation(client, &fsa_stateid);
         Ok(())
     }
 

@@ -101,7 +101,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         let created = create_session(&stubs, config, &known).await?;
         let limits = granted(&created, config)?;
         let slots = Arc::new(SlotTable::new(limits.slots));
-        callbacks.add_session(created.csr_sessionid, Arc::downgrade(&slots));
+        let (id, client) = (created.csr_sessionid, known.eir_clientid);
+        callbacks.add_session(id, client, Arc::downgrade(&slots));
         let session = Self {
             stubs,
             options,
@@ -178,7 +179,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         };
         self.conclude(lease, &reply)?;
         self.callbacks
-            .executed(request.operations(), &reply.resarray);
+            .executed(self.client_id, request.operations(), &reply.resarray);
         request.check(reply)
     }
 

@@ -46,12 +46,12 @@ impl World {
 
     fn change(&self, file: &Nfs4OpenFile, size: u64) -> bool {
         let delegation = file.delegation.unwrap();
-        self.callbacks.record_change(&delegation.stateid, size)
+        self.nfs.record_change(&delegation.stateid, size)
     }
 
     fn flushed(&self, file: &Nfs4OpenFile) -> bool {
         let delegation = file.delegation.unwrap();
-        self.callbacks.record_flush(&delegation.stateid)
+        self.nfs.record_flush(&delegation.stateid)
     }
 }
 

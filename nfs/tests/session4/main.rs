@@ -133,6 +133,14 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 impl World {
+    /// Returns a client with another client ID, on the same connection.
+    async fn another_client(&self) -> Nfs4Client<Channel> {
+        let channel = self.nfs.session().stubs().transport().clone();
+        let config = Nfs4Config::new("another", [2; 8]).slots(4);
+        let session = Nfs4Session::new(channel, CallOptions::DEFAULT, &config, &self.callbacks);
+        Nfs4Client::new(session.await.unwrap()).await.unwrap()
+    }
+
     async fn delegated(&self, name: &str) -> Nfs4OpenFile {
         self.server.add_file(name, b"content");
         let root = self.nfs.root();

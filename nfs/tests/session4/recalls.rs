@@ -82,7 +82,9 @@ fn delegations_of_the_clients_choice_are_recalled() {
                 world.delegated(name).await;
             }
             world.write_delegated("w").await;
+            let session = world.nfs.session().id();
             let any = |keep, reads, writes| Nfs4Recall::Any {
+                session,
                 keep,
                 reads,
                 writes,
@@ -160,5 +162,44 @@ fn slots_are_recalled() {
                 uses(slots).await;
             }
         }
+    });
+}
+
+/// A later session, of the same server or of another one, has nothing to do with what a client has
+/// held before.
+#[test]
+fn nothing_is_left_of_a_client_without_sessions() {
+    run(async {
+        let world = Carrier::Tcp.world(4).await;
+        let callbacks = world.callbacks.clone();
+        let file = world.write_delegated("file").await;
+        let call = world.server.recall_of("file");
+        world.server.call_back(&call).await.unwrap();
+        assert!(
+            world
+                .nfs
+                .record_change(&file.delegation.unwrap().stateid, 9)
+        );
+        let held = format!("{callbacks:?}");
+        assert_eq!(held, "Nfs4Callbacks(1 sessions, 1 delegations)");
+        drop(world);
+        let held = format!("{callbacks:?}");
+        assert_eq!(held, "Nfs4Callbacks(0 sessions, 0 delegations)");
+        let soon = Duration::from_millis(20);
+        let recalled = tokio::time::timeout(soon, callbacks.next_recall()).await;
+        assert!(recalled.is_err(), "{recalled:?}");
+    });
+}
+
+/// A client id has nothing to do with the delegations of another one, even of the same number.
+#[test]
+fn clients_of_one_service_have_delegations_of_their_own() {
+    run(async {
+        let world = Carrier::Tcp.world(4).await;
+        let other = world.another_client().await;
+        let file = world.write_delegated("file").await;
+        let delegation = file.delegation.unwrap().stateid;
+        assert!(world.nfs.record_change(&delegation, 9));
+        assert!(!other.record_change(&delegation, 9));
     });
 }
