@@ -103,7 +103,7 @@ impl Action {
             Self::Ping(options) => options.run(),
             Self::Stat(options) => options.run().map(|()| true),
             #[cfg(feature = "nfs")]
-            Self::Nfs(options) => options.run().map(|()| true),
+            Self::Nfs(options) => options.run(),
             Self::Decode(options) => decode::run(&options).map(|()| true),
             Self::Devices(options) => options.run().map(|()| true),
             Self::Completions(options) => options.run::<Command>().map(|()| true),

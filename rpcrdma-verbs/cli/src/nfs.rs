@@ -44,17 +44,18 @@ impl Options {
         matches!(self.what, Action::Serve(_))
     }
 
-    pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
+    /// Returns true if the subcommand succeeded.
+    pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let done = runtime.block_on(async {
             match self.what {
-                Action::Serve(serve) => serve.run().await,
+                Action::Serve(serve) => serve.run().await.map(|()| true),
                 Action::Ls(list) => list.run().await,
-                Action::Cat(cat) => cat.run().await,
-                Action::Cp(copy) => copy.run().await,
-                Action::Bench(bench) => bench.run().await,
+                Action::Cat(cat) => cat.run().await.map(|()| true),
+                Action::Cp(copy) => copy.run().await.map(|()| true),
+                Action::Bench(bench) => bench.run().await.map(|()| true),
             }
         });
         // The process does not wait for a server that does not drain.

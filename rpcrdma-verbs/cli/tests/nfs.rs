@@ -1,7 +1,8 @@
 //! `rpcrdma nfs` over TCP: the output, service and shutdown of the server, and its clients.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use rpcrdma_nfs::mount3::Mountstat3;
@@ -18,6 +19,15 @@ fn rpcrdma() -> Command {
     Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
 }
 
+/// Prints that a test is skipped, and records it if the repository's checks request that.
+fn skip(what: &str) {
+    eprintln!("skipped: {what}");
+    if let Some(path) = std::env::var_os("RPCRDMA_SKIPPED") {
+        let mut file = File::options().append(true).open(path).unwrap();
+        writeln!(file, "{what}").unwrap();
+    }
+}
+
 /// A server that is killed at the end of the test.
 struct Running {
     process: Child,
@@ -30,15 +40,24 @@ struct Running {
 impl Running {
     /// Starts a server at any free port, and reads its first line.
     fn new(options: &[&str]) -> Self {
-        let mut process = rpcrdma()
+        Self::by(rpcrdma(), options).unwrap()
+    }
+
+    /// Starts a server by a command that runs `rpcrdma`. Returns `None` if it prints nothing.
+    fn by(mut command: Command, options: &[&str]) -> Option<Self> {
+        let mut process = command
             .args(["nfs", "serve", "--export", "/data", "--tcp", "127.0.0.1:0"])
             .args(options)
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
+            .ok()?;
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            process.wait().unwrap();
+            return None;
+        }
         let address = line.strip_prefix("listening tcp=").unwrap();
         let (address, export) = address.split_once(' ').unwrap();
         let over_rdma = export
@@ -46,12 +65,12 @@ impl Running {
             .map(|rest| rest.split_once(" device=iwarp ").unwrap());
         let export = over_rdma.map_or(export, |(_, export)| export);
         assert_eq!(export, "export=/data\n");
-        Self {
+        Some(Self {
             rdma: over_rdma.map(|(rdma, _)| rdma.to_owned()),
             address: address.to_owned(),
             process,
             output,
-        }
+        })
     }
 
     /// Returns a client of the server, and the handle of its root.
@@ -263,6 +282,67 @@ fn assert_files_round_trip(server: &Running) {
     std::fs::write(path("short"), "short").unwrap();
     output_of(server, "cp", &[&path("short"), "127.0.0.1:/data/big"]);
     assert_eq!(output_of(server, "cat", &["127.0.0.1:/data/big"]), b"short");
+}
+
+/// A client without the right to search a directory gets its names, and NFS3ERR_ACCES for the
+/// attributes of each.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_without_attributes_do_not_end_a_listing() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let readable = std::fs::Permissions::from_mode(0o744);
+    std::fs::set_permissions(dir.path(), readable).unwrap();
+    for name in ["first", "second"] {
+        std::fs::write(dir.path().join(name), "").unwrap();
+    }
+    let key = state.path().join("key");
+    let options = [dir.path(), "--key".as_ref(), &key];
+    let server = Running::new(&options.map(|option| option.to_str().unwrap()));
+    let user = ["--uid=4321", "--gid=4321"];
+    let listed = client(&server, "ls", &[&["127.0.0.1:/data"], &user[..]].concat());
+    let errors = String::from_utf8(listed.stderr).unwrap();
+    if listed.status.success() {
+        // The server cannot act as its callers.
+        return skip("nfs: ls of a directory that cannot be searched needs CAP_SETUID");
+    }
+    for name in ["first", "second"] {
+        let error = format!("rpcrdma: {name}: NFSPROC3_LOOKUP: NFS3ERR_ACCES\n");
+        assert!(errors.contains(&error), "{errors}");
+    }
+    assert_eq!(listed.status.code(), Some(1));
+}
+
+/// The server refuses LOOKUP of a mount point below its directory.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_mount_point_does_not_end_a_listing() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for name in ["a", "m", "z"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let key = state.path().join("key");
+    let key = ["--key", key.to_str().unwrap(), "--squash=none"];
+    let options = [&[dir.path().to_str().unwrap()], &key[..]].concat();
+    let mount = "mount -t tmpfs none \"$0\"/m && exec \"$@\"";
+    let mut namespace = Command::new("unshare");
+    let shell = ["--mount", "sh", "-c", mount];
+    namespace
+        .args(shell)
+        .arg(dir.path())
+        .arg(rpcrdma().get_program());
+    let Some(server) = Running::by(namespace, &options) else {
+        return skip("nfs: ls of a mount point needs unshare and CAP_SYS_ADMIN");
+    };
+    let listed = client(&server, "ls", &["127.0.0.1:/data"]);
+    let errors = String::from_utf8(listed.stderr).unwrap();
+    assert_eq!(errors, "rpcrdma: m: NFSPROC3_LOOKUP: NFS3ERR_ACCES\n");
+    assert_eq!(listed.status.code(), Some(1));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut names: Vec<_> = listed.lines().map(|line| &line[line.len() - 2..]).collect();
+    names.sort_unstable();
+    assert_eq!(names, [" a", " z"]);
 }
 
 #[test]

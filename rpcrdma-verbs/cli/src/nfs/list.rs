@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use oncrpc::Channel;
-use rpcrdma_nfs::client::Client;
+use rpcrdma_nfs::client::{Client, ClientError};
 use rpcrdma_nfs::nfs3::{Fattr3, Ftype3, Nfsstat3};
 use rpcrdma_nfs::{DirEntry, FileHandle};
 
@@ -24,11 +24,13 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) async fn run(&self) -> Result<(), AnyError> {
+    /// Returns true if every entry was listed.
+    pub(super) async fn run(&self) -> Result<bool, AnyError> {
         let OpenedObject { client, object } = self.access.open(&self.what).await?;
         if object.attributes.r#type != Ftype3::Dir {
             let name = self.what.name().unwrap_or_default();
-            return Ok(self.print(name.as_bytes(), &object.attributes)?);
+            self.print(name.as_bytes(), &object.attributes)?;
+            return Ok(true);
         }
         // Servers need not support READDIRPLUS.
         let mut stream = client.read_dir_plus(&object.handle);
@@ -40,35 +42,43 @@ impl List {
             stream = client.read_dir(&object.handle);
             part = stream.next().await;
         }
+        let mut is_complete = true;
         while let Some(entries) = part? {
             for entry in entries {
-                self.list(&client, &object.handle, &entry).await?;
+                is_complete &= self.list(&client, &object.handle, &entry).await?;
             }
             part = stream.next().await;
         }
-        Ok(())
+        Ok(is_complete)
     }
 
-    /// Prints an entry, unless it is the directory itself or its parent.
+    /// Prints an entry, unless it is the directory itself or its parent. Returns false if the
+    /// server refuses its attributes, as it does for a mount point; the error is printed.
     async fn list(
         &self,
         client: &Client<Channel>,
         dir: &FileHandle,
         entry: &DirEntry,
-    ) -> Result<(), AnyError> {
+    ) -> Result<bool, AnyError> {
         if matches!(entry.name.as_slice(), b"." | b"..") {
-            return Ok(());
+            return Ok(true);
         }
         let attributes = match &entry.object {
             Some(object) => object.attributes,
             None => match client.lookup(dir, &entry.name).await {
                 Ok(object) => object.attributes,
                 // It was removed in the meantime.
-                Err(error) if error.status() == Some(Nfsstat3::Noent) => return Ok(()),
-                Err(error) => return Err(error.into()),
+                Err(error) if error.status() == Some(Nfsstat3::Noent) => return Ok(true),
+                // Other names would fail alike, each after its timeout.
+                Err(error @ ClientError::Rpc(_)) => return Err(error.into()),
+                Err(error) => {
+                    eprintln!("rpcrdma: {}: {error}", printable(&entry.name));
+                    return Ok(false);
+                }
             },
         };
-        Ok(self.print(&entry.name, &attributes)?)
+        self.print(&entry.name, &attributes)?;
+        Ok(true)
     }
 
     fn print(&self, name: &[u8], attributes: &Fattr3) -> Result<(), OutputError> {
