@@ -8,9 +8,11 @@ mod notify;
 mod offer;
 mod registration;
 mod remote;
+mod scratch;
 mod serve;
 #[cfg(target_os = "linux")]
 mod served_dirs;
+mod signals;
 
 use std::error::Error;
 

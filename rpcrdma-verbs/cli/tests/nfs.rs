@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rpcrdma_nfs::mount3::Mountstat3;
 use rpcrdma_nfs::mount3::mount_program::mount_v3;
@@ -86,9 +87,7 @@ impl Running {
     }
 
     fn terminate(mut self) -> (bool, Option<String>) {
-        let pid = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
-        assert!(sent.success());
+        signal(&self.process, "-TERM");
         let last = self.output.by_ref().lines().last();
         (
             self.process.wait().unwrap().success(),
@@ -390,6 +389,106 @@ fn each_operation_is_measured() {
     assert!(output_of(&server, "ls", &["127.0.0.1:/data"]).is_empty());
     let table = String::from_utf8(output_of(&server, "bench", &options[..3])).unwrap();
     assert_eq!(table.lines().count(), 12);
+}
+
+/// Starts a benchmark that measures each operation for this time.
+fn start_bench(server: &Running, duration: &str) -> (Child, BufReader<ChildStdout>) {
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let options = ["--depth", "3", "--json", "--timeout", "2s", "--duration"];
+    let mut bench = rpcrdma()
+        .args(["nfs", "bench", "127.0.0.1:/data", "--tcp", port])
+        .args(options)
+        .arg(duration)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(bench.stdout.take().unwrap());
+    (bench, lines)
+}
+
+/// Waits until a server has the directory of a benchmark.
+fn wait_for_scratch_dir(server: &Running) {
+    let began = Instant::now();
+    while output_of(server, "ls", &["127.0.0.1:/data"]).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+}
+
+fn signal(process: &Child, signal: &str) {
+    let pid = process.id().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Waits for the end of a benchmark, and returns its status and its errors.
+fn end_of(mut bench: Child) -> (Option<i32>, String) {
+    let mut errors = String::new();
+    let stderr = bench.stderr.as_mut().unwrap();
+    stderr.read_to_string(&mut errors).unwrap();
+    (bench.wait().unwrap().code(), errors)
+}
+
+#[test]
+fn a_signal_ends_a_benchmark_and_removes_its_directory() {
+    let server = Running::new(&["--memory"]);
+    // The first operation is in progress.
+    let (bench, _lines) = start_bench(&server, "1m");
+    wait_for_scratch_dir(&server);
+    signal(&bench, "-INT");
+    let (status, errors) = end_of(bench);
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.ends_with("rpcrdma: interrupted\n"), "{errors}");
+    assert!(output_of(&server, "ls", &["127.0.0.1:/data"]).is_empty());
+
+    // CREATE is in progress.
+    let (bench, lines) = start_bench(&server, "300ms");
+    let mut lines = lines.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("\"read\"")));
+    signal(&bench, "-TERM");
+    let (status, errors) = end_of(bench);
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(output_of(&server, "ls", &["127.0.0.1:/data"]).is_empty());
+}
+
+#[test]
+fn a_failed_benchmark_removes_its_directory() {
+    // There is no room for the file.
+    let server = Running::new(&["--memory", "--size=16K"]);
+    let options = ["127.0.0.1:/data", "--size=64K"];
+    let failed = client(&server, "bench", &options);
+    let errors = String::from_utf8(failed.stderr).unwrap();
+    assert_eq!(errors, "rpcrdma: NFSPROC3_WRITE: NFS3ERR_NOSPC\n");
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(output_of(&server, "ls", &["127.0.0.1:/data"]).is_empty());
+}
+
+#[test]
+fn a_directory_that_a_benchmark_cannot_remove_is_named() {
+    let mut server = Running::new(&["--memory"]);
+    let (bench, _lines) = start_bench(&server, "1m");
+    wait_for_scratch_dir(&server);
+    server.process.kill().unwrap();
+    let name = format!("rpcrdma-bench-{} could not be removed", bench.id());
+    let (status, errors) = end_of(bench);
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.contains(&name), "{errors}");
+
+    // The server does not answer; a second signal ends the benchmark at once.
+    let server = Running::new(&["--memory"]);
+    let (mut bench, _lines) = start_bench(&server, "1m");
+    wait_for_scratch_dir(&server);
+    signal(&server.process, "-STOP");
+    let name = format!("rpcrdma-bench-{}", bench.id());
+    let mut errors = BufReader::new(bench.stderr.take().unwrap()).lines();
+    for expected in [
+        format!("rpcrdma: removing {name} from the server; a second signal ends this"),
+        format!("rpcrdma: interrupted: {name} remains on the server"),
+    ] {
+        signal(&bench, "-INT");
+        assert_eq!(errors.next().unwrap().unwrap(), expected);
+    }
+    assert_eq!(bench.wait().unwrap().code(), Some(1));
 }
 
 #[test]

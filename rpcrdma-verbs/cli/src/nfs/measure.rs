@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -14,6 +16,8 @@ use rpcrdma_nfs::{FileHandle, Object};
 use tokio::task::JoinSet;
 
 use super::remote::{Access, AnyError, OpenedObject, Remote};
+use super::scratch::ScratchDir;
+use super::signals::Signals;
 use crate::output::{OutputError, outln};
 use crate::units::{size_u32, time};
 
@@ -95,6 +99,14 @@ struct Workspace {
     dir: FileHandle,
     file: FileHandle,
     data: SharedBytes,
+    /// Set by a signal or an error: the workers end after their calls in flight.
+    stop: Arc<AtomicBool>,
+}
+
+impl Workspace {
+    fn must_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 const FILE: &str = "file";
@@ -108,34 +120,64 @@ enum Until {
 
 type Times = Histogram<u64>;
 
+/// The number of a worker, and its times.
+type WorkerResult = Result<(usize, Times), Box<dyn Error + Send + Sync>>;
+
 impl Bench {
     pub(super) async fn run(&self) -> Result<(), AnyError> {
         let OpenedObject { client, object } = self.access.open(&self.dir).await?;
         if object.attributes.r#type != Ftype3::Dir {
             return Err("the benchmark needs a directory".into());
         }
-        let name = format!("rpcrdma-bench-{}", std::process::id());
-        let parent = object.handle;
-        let workspace = Arc::new(self.workspace(client, &parent, &name).await?);
-        let done = self.measure_all(&workspace).await;
-        // This also runs after a failure. An error of the benchmark takes precedence over one of
-        // the removal.
-        let removed = clean_up(&workspace, &parent, &name).await;
-        done?;
-        Ok(removed?)
+        // This comes before the directory is created, so that no signal leaves it on the server.
+        let mut signals = Signals::new(false)?;
+        let scratch = ScratchDir::create(client.clone(), object.handle).await?;
+        let stop = Arc::default();
+        let mut done = pin!(self.measure_in(client, &scratch, &stop));
+        tokio::select! {
+            done = &mut done => return done,
+            () = signals.end() => stop.store(true, Ordering::Relaxed),
+        }
+        let name = &scratch.name;
+        eprintln!("rpcrdma: removing {name} from the server; a second signal ends this");
+        tokio::select! {
+            done = done => done,
+            () = signals.end() => Err(format!("interrupted: {name} remains on the server").into()),
+        }
+    }
+
+    /// Measures all operations in a directory, and removes it. An error of the benchmark takes
+    /// precedence over one of the removal.
+    async fn measure_in(
+        &self,
+        client: Client<Channel>,
+        scratch: &ScratchDir,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), AnyError> {
+        let measured = match self.workspace(client, scratch.handle, stop).await {
+            Ok(workspace) => self.measure_all(&Arc::new(workspace)).await,
+            Err(error) => Err(error.into()),
+        };
+        let Err(error) = scratch.remove().await else {
+            return measured;
+        };
+        let remains = format!(
+            "{} could not be removed from the server: {error}",
+            scratch.name
+        );
+        if measured.is_ok() {
+            return Err(remains.into());
+        }
+        eprintln!("rpcrdma: {remains}");
+        measured
     }
 
     async fn workspace(
         &self,
         client: Client<Channel>,
-        parent: &FileHandle,
-        name: &str,
+        dir: FileHandle,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Workspace, ClientError> {
-        let attributes = Sattr3 {
-            mode: SetMode3::True(0o700),
-            ..Sattr3::UNSET
-        };
-        let Object { handle: dir, .. } = client.make_dir(parent, name, &attributes).await?;
         let file = create(&client, &dir, FILE).await?.handle;
         let limits = client.limits();
         let size = self.size.min(limits.read).min(limits.write) as usize;
@@ -149,6 +191,7 @@ impl Bench {
             dir,
             file,
             data,
+            stop: stop.clone(),
         })
     }
 
@@ -156,28 +199,41 @@ impl Bench {
         self.title(workspace.data.len())?;
         let mut created = vec![0; self.depth.into()];
         for operation in Operation::ALL {
-            let end = Instant::now() + self.duration;
             let began = Instant::now();
-            // If one worker fails, dropping the set stops the others.
-            let mut workers = JoinSet::new();
-            for (worker, count) in created.iter().enumerate() {
-                let until = match operation {
-                    Operation::Remove => Until::Count(*count),
-                    _ => Until::Time(end),
-                };
-                workers.spawn(work(workspace.clone(), operation, worker, until));
-            }
-            let mut times = Times::new(3)?;
-            while let Some(done) = workers.join_next().await {
-                let (worker, of_worker) = done?.map_err(|error| error as Box<dyn Error>)?;
-                if operation == Operation::Create {
-                    created[worker] = of_worker.len();
-                }
-                times.add(of_worker)?;
-            }
+            let times = self.measure(workspace, operation, &mut created).await?;
             self.report(operation, &times, began.elapsed())?;
         }
         Ok(())
+    }
+
+    /// Measures one operation. `created` has the number of files of each worker. All workers have
+    /// ended when this returns: no call of them is in flight.
+    async fn measure(
+        &self,
+        workspace: &Arc<Workspace>,
+        operation: Operation,
+        created: &mut [u64],
+    ) -> Result<Times, AnyError> {
+        let end = Instant::now() + self.duration;
+        let mut workers = JoinSet::new();
+        for (worker, count) in created.iter().enumerate() {
+            let until = match operation {
+                Operation::Remove => Until::Count(*count),
+                _ => Until::Time(end),
+            };
+            workers.spawn(work(workspace.clone(), operation, worker, until));
+        }
+        let mut times = Ok(Times::new(3)?);
+        while let Some(done) = workers.join_next().await {
+            times = times.and_then(|times| add(times, done?, operation, created));
+            if times.is_err() {
+                workspace.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        if times.is_ok() && workspace.must_stop() {
+            return Err("interrupted".into());
+        }
+        times
     }
 
     fn title(&self, size: usize) -> Result<(), OutputError> {
@@ -215,24 +271,21 @@ impl Bench {
     }
 }
 
-/// Removes the objects that the benchmark created.
-async fn clean_up(
-    workspace: &Workspace,
-    parent: &FileHandle,
-    name: &str,
-) -> Result<(), ClientError> {
-    let mut left = Vec::new();
-    let mut stream = workspace.client.read_dir(&workspace.dir);
-    while let Some(entries) = stream.next().await? {
-        left.extend(entries.into_iter().map(|entry| entry.name));
-    }
-    for name in left
-        .iter()
-        .filter(|name| !matches!(&name[..], b"." | b".."))
+/// Adds the times of a worker to those of an operation.
+fn add(
+    mut times: Times,
+    of_worker: WorkerResult,
+    operation: Operation,
+    created: &mut [u64],
+) -> Result<Times, AnyError> {
+    let (worker, of_worker) = of_worker.map_err(|error| error as AnyError)?;
+    if operation == Operation::Create
+        && let Some(count) = created.get_mut(worker)
     {
-        workspace.client.remove(&workspace.dir, name).await?;
+        *count = of_worker.len();
     }
-    workspace.client.remove_dir(parent, name).await
+    times.add(of_worker)?;
+    Ok(times)
 }
 
 /// Makes successive calls, and at least one, so that each operation has a latency.
@@ -241,10 +294,11 @@ async fn work(
     operation: Operation,
     worker: usize,
     until: Until,
-) -> Result<(usize, Times), Box<dyn Error + Send + Sync>> {
+) -> WorkerResult {
     let mut times = Times::new(3)?;
     loop {
         let is_over = match until {
+            _ if workspace.must_stop() => true,
             Until::Time(end) => !times.is_empty() && Instant::now() >= end,
             Until::Count(count) => times.len() >= count,
         };
@@ -280,6 +334,7 @@ async fn once(workspace: &Workspace, operation: Operation, name: &str) -> Result
         dir,
         file,
         data,
+        ..
     } = workspace;
     let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
     match operation {

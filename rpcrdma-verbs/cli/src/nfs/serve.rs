@@ -1,7 +1,6 @@
 //! `rpcrdma nfs serve`: serves exports over TCP and RDMA until a signal arrives.
 
 use std::error::Error;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -12,13 +11,13 @@ use rpcrdma_verbs::provider::Device as _;
 use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{RunningServers, ServerBuilder, ServerConfig};
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::TCP_PORT;
 use super::config::NfsConfig;
 use super::notify::notify;
 use super::offer::Offer;
 use super::registration::Registration;
+use super::signals::{SignalAction, Signals};
 use crate::device_source::{self, Locality, address, traffic_class};
 use crate::output::{OutputError, UsageError, outln, print_event};
 use crate::serve::{GRACE, PORT};
@@ -294,52 +293,6 @@ fn one_export<F: FileSystem>(
     move |config| {
         check_exports(&config.exports, true)?;
         Ok(vec![export.clone()])
-    }
-}
-
-/// The action that a signal requests.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SignalAction {
-    End,
-    Reload,
-}
-
-/// SIGTERM, SIGINT, and SIGHUP if there is a file to reload.
-struct Signals {
-    ends: [Signal; 2],
-    hangup: Option<Signal>,
-}
-
-impl Signals {
-    fn new(reloads: bool) -> io::Result<Self> {
-        let ends = [
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-        ];
-        let hangup = reloads.then(|| signal(SignalKind::hangup())).transpose()?;
-        Ok(Self { ends, hangup })
-    }
-
-    /// Waits for the next signal.
-    async fn next(&mut self) -> SignalAction {
-        let [terminate, interrupt] = &mut self.ends;
-        let hangup = &mut self.hangup;
-        let reload = async {
-            match hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = terminate.recv() => SignalAction::End,
-            _ = interrupt.recv() => SignalAction::End,
-            _ = reload => SignalAction::Reload,
-        }
-    }
-
-    /// Waits for the next signal that ends the server.
-    async fn end(&mut self) {
-        while self.next().await != SignalAction::End {}
     }
 }
 
