@@ -54,10 +54,10 @@ impl Options {
         let done = runtime.block_on(async {
             match self.what {
                 Action::Serve(serve) => serve.run().await.map(|()| true),
-                Action::Ls(list) => list.run().await,
-                Action::Cat(cat) => cat.run().await.map(|()| true),
-                Action::Cp(copy) => copy.run().await.map(|()| true),
-                Action::Bench(bench) => bench.run().await.map(|()| true),
+                Action::Ls(list) => list.access.explain(list.run().await),
+                Action::Cat(cat) => cat.access.explain(cat.run().await).map(|()| true),
+                Action::Cp(copy) => copy.access.explain(copy.run().await).map(|()| true),
+                Action::Bench(bench) => bench.access.explain(bench.run().await).map(|()| true),
             }
         });
         // The process does not wait for a server that does not drain.

@@ -142,8 +142,11 @@ async fn clients_of_a_network_are_squashed_to_a_user() {
     let local = ["--memory", "--network=192.0.2.0/24", "--network=127.0.0.1"];
     let server = Running::new(&[&squashed[..], &local].concat());
     let (nfs, root) = server.mounted().await;
-    // The root belongs to user 0, with mode 0755.
-    assert_eq!(make_dir(&nfs, &root, "dir").await, Nfsstat3::Acces);
+    // Every user may create files in the root.
+    assert_eq!(make_dir(&nfs, &root, "dir").await, Nfsstat3::Ok);
+    let listed = String::from_utf8(output_of(&server, "ls", &["127.0.0.1:/data"])).unwrap();
+    let words: Vec<_> = listed.split_whitespace().collect();
+    assert_eq!((words[2], words[3]), ("7", "8"), "{listed}");
     let elsewhere = Running::new(&["--memory", "--network=192.0.2.0/24"]);
     let channel = tcp::connect(&elsewhere.address).await.unwrap();
     let options = CallOptions::DEFAULT.credentials(AuthSys::new("tester"));
@@ -489,6 +492,71 @@ fn a_directory_that_a_benchmark_cannot_remove_is_named() {
         assert_eq!(errors.next().unwrap().unwrap(), expected);
     }
     assert_eq!(bench.wait().unwrap().code(), Some(1));
+}
+
+/// Returns the output of `ls`, as words, of a file that `copier` copies to a server.
+fn owner_after(server: &Running, name: &str, copier: &mut Command) -> (String, String) {
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let target = format!("127.0.0.1:/data/{name}");
+    let copier = copier.args(["nfs", "cp", "--tcp", port, "/dev/null", &target]);
+    let copied = copier.output().unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    let listed = String::from_utf8(output_of(server, "ls", &[&target])).unwrap();
+    let mut words = listed.split_whitespace().skip(2).map(str::to_owned);
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+/// Returns the number that `id` prints.
+fn id(option: &str) -> String {
+    let output = Command::new("id").arg(option).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn the_user_of_a_client_makes_its_calls() {
+    let server = Running::new(&["--memory"]);
+    let own = owner_after(&server, "own", &mut rpcrdma());
+    assert_eq!(own, (id("-u"), id("-g")));
+    // This needs privileges, and a command that the user may execute.
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=4321", "--regid=5432", "--clear-groups"]);
+    other.arg(rpcrdma().get_program());
+    let may_change = other.arg("--version").output();
+    if !may_change.is_ok_and(|output| output.status.success()) {
+        return skip("nfs: a client of another user needs setpriv and CAP_SETUID");
+    }
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=4321", "--regid=5432", "--groups=6543"]);
+    other.arg(rpcrdma().get_program());
+    let owner = owner_after(&server, "other", &mut other);
+    assert_eq!(owner, ("4321".to_owned(), "5432".to_owned()));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_squashed_root_gets_a_hint() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let readable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), readable).unwrap();
+    let key = state.path().join("key");
+    let options = [dir.path(), "--key".as_ref(), &key];
+    let server = Running::new(&options.map(|option| option.to_str().unwrap()));
+    let copied = client(
+        &server,
+        "cp",
+        &["/dev/null", "127.0.0.1:/data/a", "--uid=0"],
+    );
+    if copied.status.success() {
+        return skip("nfs: cp of a squashed user needs CAP_SETUID");
+    }
+    let errors = String::from_utf8(copied.stderr).unwrap();
+    assert_eq!(
+        errors,
+        "rpcrdma: NFSPROC3_CREATE: NFS3ERR_ACCES (servers usually treat user 0 as nobody: name \
+         another user by --uid)\n"
+    );
 }
 
 #[test]

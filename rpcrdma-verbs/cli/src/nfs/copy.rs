@@ -14,7 +14,7 @@ use crate::progress::{CopyProgress, Progress};
 #[derive(clap::Args)]
 pub(super) struct Copy {
     #[command(flatten)]
-    access: Access,
+    pub(super) access: Access,
     /// File to copy: server:/path, or a path of this host.
     from: String,
     /// Target: a path of this host, or server:/path. In a directory, the copy has the same name.

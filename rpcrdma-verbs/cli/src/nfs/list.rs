@@ -13,7 +13,7 @@ use crate::output::{OutputError, outln};
 #[derive(clap::Args)]
 pub(super) struct List {
     #[command(flatten)]
-    access: Access,
+    pub(super) access: Access,
     /// Directory or file of a server: server:/path.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
     what: Remote,
@@ -141,7 +141,7 @@ fn mode(attributes: &Fattr3) -> String {
 #[derive(clap::Args)]
 pub(super) struct Cat {
     #[command(flatten)]
-    access: Access,
+    pub(super) access: Access,
     /// File of a server: server:/path.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
     file: Remote,

@@ -24,7 +24,7 @@ use crate::units::{size_u32, time};
 #[derive(clap::Args)]
 pub(super) struct Bench {
     #[command(flatten)]
-    access: Access,
+    pub(super) access: Access,
     /// Directory of a server, in which a temporary directory is created.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
     dir: Remote,

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use oncrpc::{AuthSys, CallOptions, Channel, tcp};
 use rpcrdma_nfs::client::{Client, ClientError, mount};
+use rpcrdma_nfs::nfs3::Nfsstat3;
 use rpcrdma_nfs::{FileHandle, Object};
 use rpcrdma_verbs::ClientConfig;
+use rustix::process::{Gid, getgid, getgroups, getuid};
 
 use super::TCP_PORT;
 use crate::device_source::{self, Locality};
@@ -14,6 +16,9 @@ use crate::serve::PORT;
 use crate::units::time;
 
 pub(super) type AnyError = Box<dyn Error>;
+
+/// The groups of AUTH_SYS credentials beside the first one (RFC 5531, appendix A).
+const MAX_GROUPS: usize = 16;
 
 /// The transport to a server, and the user of its calls.
 #[derive(Clone, clap::Args)]
@@ -32,12 +37,14 @@ pub(super) struct Access {
     /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// User of the calls.
-    #[arg(long, default_value_t = 0)]
-    uid: u32,
-    /// Group of the calls.
-    #[arg(long, default_value_t = 0)]
-    gid: u32,
+    /// User of the calls. The default is the user of this process, with its groups. Servers usually
+    /// treat user 0 as nobody.
+    #[arg(long)]
+    uid: Option<u32>,
+    /// Group of the calls. The default is the group of this process. With --uid or --gid there are
+    /// no further groups.
+    #[arg(long)]
+    gid: Option<u32>,
     /// Timeout of each call.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     timeout: Duration,
@@ -97,12 +104,35 @@ impl Remote {
 
 impl Access {
     fn options(&self) -> CallOptions {
-        let user = AuthSys {
-            uid: self.uid,
-            gid: self.gid,
-            ..AuthSys::new("rpcrdma")
-        };
+        let user = self.caller(getuid().as_raw(), getgid().as_raw(), groups);
         CallOptions::DEFAULT.credentials(user).timeout(self.timeout)
+    }
+
+    /// Returns the user of the calls. The arguments are the user, the group and all groups of this
+    /// process.
+    fn caller(&self, uid: u32, gid: u32, groups: impl FnOnce() -> Vec<u32>) -> AuthSys {
+        let is_process = self.uid.is_none() && self.gid.is_none();
+        let mut gids = if is_process { groups() } else { Vec::new() };
+        gids.retain(|group| *group != gid);
+        gids.truncate(MAX_GROUPS);
+        AuthSys {
+            uid: self.uid.unwrap_or(uid),
+            gid: self.gid.unwrap_or(gid),
+            gids,
+            ..AuthSys::new("rpcrdma")
+        }
+    }
+
+    /// Adds a hint to the error of a server that refuses user 0.
+    pub(super) fn explain<T>(&self, done: Result<T, AnyError>) -> Result<T, AnyError> {
+        let is_root = self.uid.unwrap_or_else(|| getuid().as_raw()) == 0;
+        done.map_err(|error| match error.downcast_ref::<ClientError>() {
+            Some(refused) if is_root && is_permission(refused) => {
+                let hint = "servers usually treat user 0 as nobody: name another user by --uid";
+                format!("{refused} ({hint})").into()
+            }
+            _ => error,
+        })
     }
 
     /// Requests the handle of a directory (MNT).
@@ -157,8 +187,73 @@ impl Access {
     }
 }
 
+/// Returns the groups of this process.
+fn groups() -> Vec<u32> {
+    let groups = getgroups().unwrap_or_default();
+    groups.into_iter().map(Gid::as_raw).collect()
+}
+
+fn is_permission(error: &ClientError) -> bool {
+    matches!(error.status(), Some(Nfsstat3::Acces | Nfsstat3::Perm))
+}
+
 async fn connect_tcp(host: &str, port: u16) -> Result<Channel, AnyError> {
     let server = format!("{host}:{port}");
     let connected = tcp::connect(&server).await;
     connected.map_err(|error| format!("{server}: {error}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        access: Access,
+    }
+
+    fn access(arguments: &[&str]) -> Access {
+        let arguments = [&["test"], arguments].concat();
+        Command::try_parse_from(arguments).unwrap().access
+    }
+
+    #[test]
+    fn the_user_of_the_process_calls_unless_another_is_named() {
+        let caller = |arguments: &[&str]| {
+            let AuthSys { uid, gid, gids, .. } =
+                access(arguments).caller(1000, 100, || (95..=200).collect());
+            (uid, gid, gids)
+        };
+        // At most 16 groups, without the first one.
+        let groups = (95..=99).chain(101..=111).collect();
+        assert_eq!(caller(&[]), (1000, 100, groups));
+        assert_eq!(caller(&["--uid=7"]), (7, 100, Vec::new()));
+        assert_eq!(caller(&["--gid=8"]), (1000, 8, Vec::new()));
+        assert_eq!(caller(&["--uid=0", "--gid=0"]), (0, 0, Vec::new()));
+    }
+
+    #[test]
+    fn errors_of_permission_of_user_0_have_a_hint() {
+        let explained = |uid: &str, status| {
+            let error = ClientError::Status {
+                procedure: "NFSPROC3_CREATE",
+                status,
+            };
+            let explained = access(&[uid]).explain::<()>(Err(error.into()));
+            explained.unwrap_err().to_string()
+        };
+        for status in [Nfsstat3::Acces, Nfsstat3::Perm] {
+            let plain = format!("NFSPROC3_CREATE: {}", status.name());
+            let hint = explained("--uid=0", status);
+            assert!(hint.starts_with(&plain) && hint.contains("--uid"), "{hint}");
+            assert_eq!(explained("--uid=7", status), plain);
+        }
+        assert_eq!(
+            explained("--uid=0", Nfsstat3::Rofs),
+            "NFSPROC3_CREATE: NFS3ERR_ROFS"
+        );
+    }
 }

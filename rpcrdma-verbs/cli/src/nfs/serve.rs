@@ -95,7 +95,8 @@ impl Serve {
             #[cfg(not(target_os = "linux"))]
             (Some(_), _) | (None, false) => Err("a directory can be served on Linux alone".into()),
             (None, true) => {
-                let memory = MemoryFileSystem::new(self.offer.size);
+                // As in `/tmp`, every user may create files.
+                let memory = MemoryFileSystem::new(self.offer.size).root_owner(0, 0, 0o1777);
                 let export = self.offer.export(memory).path(&self.export);
                 self.serve(config, &mut one_export(export)).await
             }
