@@ -253,6 +253,8 @@ fn assert_files_round_trip(server: &Running) {
     let content: Vec<u8> = (0..=250).cycle().take((4 << 20) + 1021).collect();
     std::fs::write(path("big"), &content).unwrap();
     std::fs::write(path("empty"), "").unwrap();
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(path("big"), readable).unwrap();
     let copied = output_of(server, "cp", &[&path("big"), "127.0.0.1:/data"]);
     assert_eq!(copied, b"4195325 bytes copied\n");
     output_of(server, "cp", &[&path("empty"), "127.0.0.1:/data/other"]);
@@ -345,6 +347,87 @@ fn a_mount_point_does_not_end_a_listing() {
     let mut names: Vec<_> = listed.lines().map(|line| &line[line.len() - 2..]).collect();
     names.sort_unstable();
     assert_eq!(names, [" a", " z"]);
+}
+
+/// Runs `cp` with the umask 027.
+fn copy_with_umask(server: &Running, from: &str, to: &str) {
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 027 && exec \"$0\" \"$@\""]);
+    shell.arg(rpcrdma().get_program());
+    let copied = shell.args(["nfs", "cp", "--tcp", port, from, to]).output();
+    let copied = copied.unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+}
+
+/// Returns the permissions that `ls` prints for a file of a server.
+fn permissions(server: &Running, file: &str) -> String {
+    let listed = String::from_utf8(output_of(server, "ls", &[file])).unwrap();
+    listed.split(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn copies_have_the_permissions_of_their_sources() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let server = Running::new(&["--memory"]);
+    let here = tempfile::tempdir().unwrap();
+    for (mode, shown, local) in [
+        (0o4755, "-rwxr-x---", 0o750),
+        (0o644, "-rw-r-----", 0o640),
+        (0o466, "-r--r-----", 0o440),
+    ] {
+        let path = |name: &str| here.path().join(format!("{name}{mode:o}"));
+        let [from, back] = ["from", "back"].map(path);
+        std::fs::write(&from, "content").unwrap();
+        let permissions_of_source = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&from, permissions_of_source).unwrap();
+        let remote = format!("127.0.0.1:/data/{mode:o}");
+        copy_with_umask(&server, from.to_str().unwrap(), &remote);
+        assert_eq!(permissions(&server, &remote), shown, "{mode:o}");
+        copy_with_umask(&server, &remote, back.to_str().unwrap());
+        let copied = std::fs::metadata(&back).unwrap().permissions().mode();
+        assert_eq!(copied & 0o7777, local, "{mode:o}");
+        assert_eq!(std::fs::read(&back).unwrap(), b"content");
+    }
+    // Files that exist keep their permissions.
+    let [executable, plain] = ["from4755", "back644"].map(|name| here.path().join(name));
+    let remote = "127.0.0.1:/data/644";
+    copy_with_umask(&server, executable.to_str().unwrap(), remote);
+    assert_eq!(permissions(&server, remote), "-rw-r-----");
+    copy_with_umask(&server, "127.0.0.1:/data/4755", plain.to_str().unwrap());
+    let copied = std::fs::metadata(&plain).unwrap().permissions().mode();
+    assert_eq!(copied & 0o7777, 0o640);
+}
+
+/// Without privileges, a server cannot write to a file whose mode forbids that.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_only_file_is_copied_to_a_server_without_privileges() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = rpcrdma();
+    if id("-u") == "0" {
+        chown(folder.path(), Some(4321), Some(4321)).unwrap();
+        command = Command::new("setpriv");
+        command.args(["--reuid=4321", "--regid=4321", "--clear-groups"]);
+        command.arg(rpcrdma().get_program());
+    }
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (from, served, key) = (path("from"), path("served"), path("key"));
+    std::fs::create_dir(&served).unwrap();
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&served, everybody).unwrap();
+    std::fs::write(&from, "content").unwrap();
+    std::fs::set_permissions(&from, std::fs::Permissions::from_mode(0o444)).unwrap();
+    let Some(server) = Running::by(command, &[&served, "--key", &key]) else {
+        return skip("nfs: a server without privileges needs setpriv, and to execute the command");
+    };
+    let remote = "127.0.0.1:/data/copy";
+    output_of(&server, "cp", &[&from, remote]);
+    assert!(permissions(&server, remote).starts_with("-r--"));
+    assert_eq!(output_of(&server, "cat", &[remote]), b"content");
 }
 
 #[test]
@@ -573,6 +656,8 @@ fn client_errors_are_specific() {
     assert!(refused("cat", &["127.0.0.1:/data"]).contains("NFSPROC3_READ"));
     assert!(refused("cp", &["a", "b"]).contains("server:/path"));
     assert!(refused("cp", &["/none", "127.0.0.1:/data/a"]).contains("/none: No such file"));
+    assert!(refused("cp", &["/usr", "127.0.0.1:/data/a"]).contains("/usr: is a directory"));
+    assert!(output_of(&server, "ls", &["127.0.0.1:/data"]).is_empty());
     let device = ["127.0.0.1:/data", "--device", "nosuch0"];
     assert!(refused("ls", &device).contains("nosuch0"));
 }

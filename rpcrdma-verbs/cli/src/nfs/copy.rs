@@ -1,10 +1,15 @@
 //! `rpcrdma nfs cp`: copies a file from or to a server.
 
-use std::fs::{File, Metadata};
-use std::io::{Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rpcrdma_nfs::nfs3::{Createhow3, Ftype3, Sattr3, SetMode3, SetSize3, StableHow};
+use oncrpc::Channel;
+use rpcrdma_nfs::FileHandle;
+use rpcrdma_nfs::client::{Client, ClientError};
+use rpcrdma_nfs::nfs3::{Createhow3, Ftype3, Nfsstat3, Sattr3, SetMode3, SetSize3, StableHow};
+use rustix::fs::Mode;
 use serde_json::json;
 
 use super::remote::{Access, AnyError, OpenedObject, Remote, RemoteName};
@@ -63,7 +68,8 @@ impl Copy {
         let mut stream = client.read_stream(&object.handle, 0, u64::MAX);
         // This comes before the file is created: a directory cannot be read.
         let mut part = stream.next().await?;
-        let mut file = File::create(&to).map_err(|error| at(&to, &error))?;
+        let mut file =
+            create_local(&to, object.attributes.mode).map_err(|error| at(&to, &error))?;
         let mut progress = self.progress(Some(object.attributes.size));
         let mut bytes = 0;
         while let Some(data) = part {
@@ -77,27 +83,26 @@ impl Copy {
 
     async fn put(&self, from: &Path, to: &Remote) -> Result<u64, AnyError> {
         let mut file = File::open(from).map_err(|error| at(from, &error))?;
+        let source = file.metadata().map_err(|error| at(from, &error))?;
+        if source.is_dir() {
+            return Err(at(from, &ErrorKind::IsADirectory.into()).into());
+        }
         let RemoteName { client, dir, name } = self.target(from, to).await?;
-        let empty = Sattr3 {
-            mode: SetMode3::True(0o644),
-            size: SetSize3::True(0),
-            ..Sattr3::UNSET
-        };
-        let how = Createhow3::Unchecked(empty);
-        let target = client.create(&dir, &name, &how).await?.handle;
+        let created = NewFile::create(&client, &dir, &name, source.mode() & !umask()).await?;
         // Other files, such as pipes, have no size.
-        let total = file.metadata().ok().filter(Metadata::is_file);
-        let mut progress = self.progress(total.map(|file| file.len()));
+        let total = source.is_file().then_some(source.len());
+        let mut progress = self.progress(total);
         let mut bytes = 0;
         loop {
             let mut window = client.stubs().transport().item_buf(WINDOW);
             let filled = fill(&mut file, &mut window).map_err(|error| at(from, &error))?;
             if filled == 0 {
+                created.finish(&client).await?;
                 return Ok(bytes);
             }
             let data = window.into_item(filled);
             client
-                .write_all(&target, bytes, data, StableHow::Unstable)
+                .write_all(&created.handle, bytes, data, StableHow::Unstable)
                 .await?;
             bytes += filled as u64;
             progress.advance(bytes);
@@ -120,8 +125,86 @@ impl Copy {
     }
 }
 
+/// The permissions that a copy takes from its source.
+const PERMISSIONS: u32 = 0o777;
+
+/// The permission of the owner to write.
+const OWNER_WRITES: u32 = 0o200;
+
+/// The empty file of a server that a copy fills.
+struct NewFile {
+    handle: FileHandle,
+    /// The mode that the file gets once it is complete.
+    final_mode: Option<u32>,
+}
+
+impl NewFile {
+    /// Creates a file with these permissions. A file that exists keeps its own, and loses its
+    /// content.
+    async fn create(
+        client: &Client<Channel>,
+        dir: &FileHandle,
+        name: &str,
+        mode: u32,
+    ) -> Result<Self, ClientError> {
+        let mode = mode & PERMISSIONS;
+        let empty = Sattr3 {
+            size: SetSize3::True(0),
+            ..Sattr3::UNSET
+        };
+        let new = Sattr3 {
+            // A server without privileges of its own needs this to write.
+            mode: SetMode3::True(mode | OWNER_WRITES),
+            ..empty
+        };
+        match client.create(dir, name, &Createhow3::Guarded(new)).await {
+            Ok(created) => Ok(Self {
+                handle: created.handle,
+                final_mode: Some(mode).filter(|mode| mode & OWNER_WRITES == 0),
+            }),
+            Err(error) if error.status() == Some(Nfsstat3::Exist) => {
+                let how = Createhow3::Unchecked(empty);
+                Ok(Self {
+                    handle: client.create(dir, name, &how).await?.handle,
+                    final_mode: None,
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets the final mode of a new file.
+    async fn finish(&self, client: &Client<Channel>) -> Result<(), ClientError> {
+        let Some(mode) = self.final_mode else {
+            return Ok(());
+        };
+        let new = Sattr3 {
+            mode: SetMode3::True(mode),
+            ..Sattr3::UNSET
+        };
+        client.set_attributes(&self.handle, &new, None).await?;
+        Ok(())
+    }
+}
+
+/// Creates or empties a file of this host. A new file gets the permissions of its source without
+/// those of the umask.
+fn create_local(path: &Path, source_mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    options.mode(source_mode & PERMISSIONS).open(path)
+}
+
+/// Returns the umask of the process.
+fn umask() -> u32 {
+    // It can be read only by setting it.
+    let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(mask);
+    mask.bits()
+}
+
 /// Reads until the memory is full or the file ends.
-fn fill(file: &mut File, into: &mut [u8]) -> std::io::Result<usize> {
+fn fill(file: &mut File, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read(rest)? {
@@ -132,6 +215,6 @@ fn fill(file: &mut File, into: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-fn at(path: &Path, error: &std::io::Error) -> String {
+fn at(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.display())
 }
