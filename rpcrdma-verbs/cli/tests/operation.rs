@@ -440,6 +440,40 @@ fn check_config_opens_nothing() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// Arguments that a configuration file would override are errors, unless it has only limits.
+#[test]
+fn settings_of_the_file_are_not_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    configure(folder, "", &["a"]);
+    let file = folder.join("nfs.toml");
+    let serve = ["nfs", "serve", "--config"];
+    // The arguments are checked before a file is read.
+    let files = [file.to_str().unwrap(), "/nowhere/nfs.toml"];
+    for (argument, name) in [
+        ("--export=/b", "--export"),
+        ("--size=1M", "--memory"),
+        ("--squash=all", "--squash"),
+        ("--anonuid=7", "--anonuid"),
+        ("--anongid=7", "--anongid"),
+        ("--read-only", "--read-only"),
+        ("--network=192.0.2.1", "--network"),
+        ("--async", "--async"),
+    ] {
+        for (file, check) in files.into_iter().zip([Some("--check-config"), None]) {
+            let output = command(&serve).args([file, argument]).args(check).output();
+            let output = output.unwrap();
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{argument}: {error}");
+            assert!(error.contains(name), "{argument}: {error}");
+        }
+    }
+    configure(folder, "", &[]);
+    let more = ["--check-config", "--memory", "--export=/b", "--size=1M"];
+    let more = [&files[..1], &more].concat();
+    assert!(rpcrdma(&[&serve[..], &more].concat()).status.success());
+}
+
 #[test]
 fn the_service_manager_is_notified() {
     let folder = tempfile::tempdir().unwrap();

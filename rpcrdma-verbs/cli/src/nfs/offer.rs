@@ -11,7 +11,6 @@ use rpcrdma_nfs::{Export, FileSystem, Network, Squash};
 use super::config::squash;
 #[cfg(target_os = "linux")]
 use super::served_dirs::{HandleKeyFile, ServedDirs};
-#[cfg(target_os = "linux")]
 use crate::output::UsageError;
 use crate::units::size;
 
@@ -28,7 +27,7 @@ pub(super) struct Offer {
     pub(super) memory: bool,
     /// Maximum bytes of the in-memory file system.
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "1G",
-        conflicts_with = "dir")]
+        requires = "memory", conflicts_with = "dir")]
     pub(super) size: u64,
     /// Users to squash to user 65534: `none`, `root` or `all`. By default user 0 is squashed if a
     /// directory is served.
@@ -73,6 +72,27 @@ impl Offer {
             .networks(self.networks.clone())
             .read_only(self.read_only)
     }
+
+    /// Checks that no argument is set that a configuration file sets for each export.
+    pub(super) fn has_no_settings(&self, path: Option<&str>) -> Result<(), UsageError> {
+        let arguments = [
+            ("--export", path.is_some()),
+            ("--squash", self.squash.is_some()),
+            ("--anonuid", self.anonuid.is_some()),
+            ("--anongid", self.anongid.is_some()),
+            ("--read-only", self.read_only),
+            ("--network", !self.networks.is_empty()),
+            ("--async", self.is_async),
+        ];
+        let given = arguments.iter().filter(|(_, is_given)| *is_given);
+        let given: Vec<_> = given.map(|(name, _)| *name).collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let given = given.join(", ");
+        let text = format!("{given}: the file of --config has these settings for each export");
+        Err(UsageError(text))
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -94,18 +114,6 @@ impl Offer {
             Some(file) => Ok(file.clone()),
             None => Ok(state_folder()?.join("nfs-handle-key")),
         }
-    }
-
-    /// Checks that no argument is set that belongs to the exports of a configuration file.
-    pub(super) fn has_no_settings(&self) -> Result<(), UsageError> {
-        let is_anonymous = self.anonuid.is_some() || self.anongid.is_some();
-        let is_limited = self.squash.is_some() || self.read_only || !self.networks.is_empty();
-        if is_anonymous || is_limited || self.is_async {
-            let text = "--squash, --anonuid, --anongid, --read-only, --network and --async are \
-                        settings of each export in the file";
-            return Err(UsageError(text.to_owned()));
-        }
-        Ok(())
     }
 }
 

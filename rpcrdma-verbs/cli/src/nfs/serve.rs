@@ -30,8 +30,8 @@ const METRICS_NAME: &str = "nfs";
 pub(super) struct Serve {
     #[command(flatten)]
     offer: Offer,
-    /// File with exports and limits, in TOML. SIGHUP reloads it. With a directory or --memory it
-    /// has only limits.
+    /// File with exports and their settings, and limits, in TOML. SIGHUP reloads it. With a
+    /// directory or --memory it has only limits.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Check the file of --config, and exit.
@@ -55,9 +55,9 @@ pub(super) struct Serve {
     /// thread of the command].
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
-    /// Path that clients mount.
-    #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
-    export: String,
+    /// Path that clients mount (default /).
+    #[arg(long, value_name = "PATH", value_parser = path)]
+    export: Option<String>,
     /// Register the services with the rpcbind of this host, and remove them at the end. The server
     /// starts even without rpcbind.
     #[arg(long)]
@@ -75,19 +75,22 @@ type MakeExports<'a, F> = dyn FnMut(&NfsConfig) -> Result<Vec<Export<F>>, Box<dy
 
 impl Serve {
     pub(super) async fn run(self) -> Result<(), Box<dyn Error>> {
+        if self.offer.dir.is_none() && !self.offer.memory {
+            self.offer.has_no_settings(self.export.as_deref())?;
+        }
         let config = self.config.as_deref().map(NfsConfig::read).transpose()?;
         if self.check_config {
             return self.check(config);
         }
+        let path = self.export.as_deref().unwrap_or("/");
         match (&self.offer.dir, self.offer.memory) {
             #[cfg(target_os = "linux")]
             (Some(dir), _) => {
-                let export = self.offer.export(self.offer.open(dir)?).path(&self.export);
+                let export = self.offer.export(self.offer.open(dir)?).path(path);
                 self.serve(config, &mut one_export(export)).await
             }
             #[cfg(target_os = "linux")]
             (None, false) => {
-                self.offer.has_no_settings()?;
                 let mut dirs = self.offer.dirs()?;
                 self.serve(config, &mut |config| dirs.exports(&config.exports))
                     .await
@@ -97,7 +100,7 @@ impl Serve {
             (None, true) => {
                 // As in `/tmp`, every user may create files.
                 let memory = MemoryFileSystem::new(self.offer.size).root_owner(0, 0, 0o1777);
-                let export = self.offer.export(memory).path(&self.export);
+                let export = self.offer.export(memory).path(path);
                 self.serve(config, &mut one_export(export)).await
             }
         }
