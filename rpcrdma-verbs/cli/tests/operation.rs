@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -395,6 +396,32 @@ fn a_signal_reloads_exports_and_limits() {
     server.end();
 }
 
+#[test]
+fn a_reload_refuses_a_directory_with_two_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    configure(folder, "", &["a"]);
+    let file = folder.join("nfs.toml");
+    let key = tempfile::tempdir().unwrap();
+    let options = ["--config", file.to_str().unwrap()];
+    let (mut server, port) = Server::nfs(key.path(), &options);
+    let dir = folder.join("a");
+    let twice = format!("[[export]]\npath = \"/b\"\ndir = {dir:?}\n");
+    configure(folder, &twice, &["a"]);
+    let errors = BufReader::new(server.process.stderr.take().unwrap());
+    let (line, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        errors
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|text| line.send(text))
+    });
+    server.signal("-HUP");
+    let is_refused = |line: String| line.contains("have the same directory");
+    while !is_refused(lines.recv_timeout(Duration::from_secs(20)).unwrap()) {}
+    assert!(lists(&port, "/a") && !lists(&port, "/b"));
+}
+
 /// Reads a part of a server's standard error.
 fn text_of_errors(server: &mut Server) -> String {
     let mut part = [0; 4096];
@@ -422,6 +449,12 @@ fn check_config_opens_nothing() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
     let (status, said) = check(&["--memory"]);
     assert_eq!(status, Some(2), "{said}");
+    let twice = format!("[[export]]\npath = \"/b\"\ndir = {:?}\n", folder.join("a"));
+    configure(folder, &twice, &["a"]);
+    let (status, said) = check(&[]);
+    let names_both = said.contains("export /b (") && said.contains("export /a (");
+    assert!(status == Some(1) && names_both, "{said}");
+    configure(folder, "", &["a"]);
     fs::remove_dir(folder.join("a")).unwrap();
     let (status, said) = check(&[]);
     assert!(status == Some(1) && said.contains("No such file"), "{said}");
@@ -534,9 +567,10 @@ fn the_example_configuration_has_every_default() {
     let example = fs::read_to_string(deploy("nfs.toml")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let served = folder.path().to_str().unwrap();
-    let local = example
-        .replace("/srv/data", served)
-        .replace("/srv/public", served);
+    for name in ["data", "public"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let local = example.replace("/srv/", &format!("{served}/"));
     let file = folder.path().join("nfs.toml");
     fs::write(&file, local).unwrap();
     let arguments = [

@@ -1,9 +1,11 @@
 //! The configuration file of `rpcrdma nfs serve`: exports and limits, which SIGHUP reloads.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::Display;
 use std::io::Read as _;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -228,7 +230,27 @@ impl NfsConfig {
         if text.len() as u64 > MAX_LEN {
             return Err(at(&"over 1 MiB are no configuration").into());
         }
-        Ok(Self::parse(&text).map_err(|error| at(&error))?)
+        let config = Self::parse(&text).map_err(|error| at(&error))?;
+        config.check_dirs().map_err(|error| at(&error))?;
+        Ok(config)
+    }
+
+    /// Checks that no directory has two paths. Its handles do not tell by which path a client
+    /// mounted it, so that the first export would serve the clients of both. Two exports with one
+    /// path can share a directory: they differ by their clients.
+    fn check_dirs(&self) -> Result<(), String> {
+        let mut known = HashMap::new();
+        for export in &self.exports {
+            // The error of a directory that does not exist comes when it is opened.
+            let Ok(found) = export.dir.metadata() else {
+                continue;
+            };
+            let first: &mut &DirExport = known.entry((found.dev(), found.ino())).or_insert(export);
+            if first.settings.path != export.settings.path {
+                return Err(same_dir(first, export));
+            }
+        }
+        Ok(())
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -254,6 +276,15 @@ impl NfsConfig {
         }
         Ok(Self { limits, exports })
     }
+}
+
+/// Returns the error of two exports with one directory.
+fn same_dir(first: &DirExport, second: &DirExport) -> String {
+    let [one, two] = [first, second].map(|export| {
+        let dir = export.dir.display();
+        format!("export {} (directory {dir})", export.settings.path)
+    });
+    format!("{one} and {two} have the same directory: a directory can have only one path")
 }
 
 #[cfg(test)]
@@ -367,5 +398,35 @@ mod tests {
             let found = NfsConfig::parse(text).unwrap_err();
             assert!(found.contains(error), "{text}: {found}");
         }
+    }
+
+    #[test]
+    fn a_directory_has_one_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", path("link")).unwrap();
+        let check = |exports: &[(&str, &str, &str)]| {
+            let mut text = String::new();
+            for (name, dir, clients) in exports {
+                let dir = path(dir);
+                text += &format!("[[export]]\npath = {name:?}\ndir = {dir:?}\n");
+                text += &format!("clients = [{clients}]\n");
+            }
+            std::fs::write(path("nfs.toml"), text).unwrap();
+            NfsConfig::read(&path("nfs.toml")).map_err(|error| error.to_string())
+        };
+        for dir in ["a", "b/../a", "link"] {
+            let error = check(&[("/x", "a", ""), ("/y", "b", ""), ("/z", dir, "")]).unwrap_err();
+            let found = path(dir);
+            for part in ["export /x", "export /z", found.to_str().unwrap()] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        check(&[("/x", "a", ""), ("/y", "b", ""), ("/z", "none", "")]).unwrap();
+        // The same path, for different clients.
+        check(&[("/x", "a", "\"192.0.2.0/24\""), ("/x", "a", "")]).unwrap();
     }
 }
