@@ -197,6 +197,28 @@ fn server_errors_are_specific() {
     assert!(refused(&[]).contains("DIR"));
 }
 
+/// The options that all subcommands share are documented elsewhere.
+#[test]
+fn each_option_of_the_server_is_documented() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/nfs.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let help = rpcrdma().args(["nfs", "serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let words = help.lines().map(|line| line.trim_start());
+    let options = words.filter(|line| line.starts_with("--"));
+    let is_end = |c: char| c != '-' && !c.is_ascii_lowercase();
+    let names: Vec<_> = options
+        .map(|line| line.split(is_end).next().unwrap())
+        .collect();
+    assert!(names.len() > 15, "{help}");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let rows: Vec<_> = rows.collect();
+    for name in names {
+        let is_named = |row: &&str| row.contains(&format!("`{name}"));
+        assert!(rows.iter().any(is_named), "{name}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn directory_errors_are_specific() {
