@@ -136,8 +136,9 @@ mod tests {
     fn the_maximum_of_entries_fits() {
         let lists = [
             (4096, None),
-            (EMPTY as u32 + 27, None),
-            (EMPTY as u32 + 28, None),
+            // A list with no entry, and with one.
+            (104 + 31, None),
+            (104 + 32, None),
             (4096, Some(512)),
             (4096, Some(1)),
             (512, Some(4096)),

@@ -343,7 +343,7 @@ mod tests {
     async fn work_for_two_objects_counts_for_both() {
         let (workers, (unblock, wait)) = (Workers::default(), waiting());
         // Each has an object of its own, and one in common that is slow: at either end of the order.
-        let slow: Vec<_> = (1..=MAX_THREADS as u8)
+        let slow: Vec<_> = (1..=64)
             .map(|number| {
                 let (workers, wait) = (workers.clone(), wait.clone());
                 let common = object(if number % 2 == 0 { 0 } else { u8::MAX });
@@ -372,17 +372,17 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_work_for_two_objects_lets_both_go_on() {
         let workers = Workers::default();
-        let mut state = workers.0.lock();
-        let none = || -> Work {
-            Work {
-                job: Box::new(|| ()),
-                objects: Objects::both(object(0), object(1)),
-                admitted: 0,
-            }
+        let none = || Work {
+            job: Box::new(|| ()),
+            objects: Objects::both(object(0), object(1)),
+            admitted: 0,
         };
-        (0..MAX_OF_ONE).for_each(|_| state.admit(none()));
-        state.ready.clear();
-        drop(state);
+        // No thread takes these.
+        {
+            let mut state = workers.0.lock();
+            (0..MAX_OF_ONE).for_each(|_| state.admit(none()));
+            state.ready.clear();
+        }
         // They wait for each other.
         let barrier = Arc::new(Barrier::new(2));
         let later = [0, 1].map(|number| {
@@ -394,10 +394,11 @@ mod tests {
             tokio::spawn(async move { workers.run(object(number).into(), work).await })
         });
         tokio::task::yield_now().await;
-        let mut state = workers.0.lock();
-        state.ready.push_back(none());
-        workers.0.employ(&mut state);
-        drop(state);
+        {
+            let mut state = workers.0.lock();
+            state.ready.push_back(none());
+            workers.0.employ(&mut state);
+        }
         for later in later {
             assert_eq!(later.await.unwrap(), Ok(()));
         }
