@@ -31,6 +31,7 @@ jobs=(
     "mount_systemd 150 rxe-6.1"
     "mount_workloads $((long ? 7200 : 600)) rxe-6.1"
     "mount_kill 240 rxe-6.12"
+    "mount_disk 180 rxe-6.12"
     "mount_cuts $((180 + 7 * load_seconds)) $all"
     "nfs_compare 1800"
     "linux 120 rxe-6.12"

@@ -15,7 +15,7 @@ check() {
     else
         failed=$((failed + 1))
         echo "FAILED: $1"
-        tail -n 20 /tmp/check.log
+        tail -n 40 /tmp/check.log
     fi
 }
 
@@ -50,11 +50,15 @@ mounted() {
     mount.nfs "$RPCRDMA_ADDRESS:${5:-/}" "$3" -o "vers=3,proto=$1,port=$2,mountproto=tcp,mountport=${4:-2049},nolock,nosharecache${mount_options-}"
 }
 
-# Mounts a file system other than the initramfs for the server, and keeps the client's cache small.
+# Mounts a file system other than the initramfs for the server, $1: `tmpfs` (the default), or `disk`
+# with ext4, which needs disk.bash; and keeps the client's cache small.
 prepare() {
     mkdir -p $dir
-    mount -t tmpfs export $dir
     echo $((32 << 20)) >/proc/sys/vm/dirty_bytes
+    case ${1:-tmpfs} in
+    tmpfs) mount -t tmpfs export $dir ;;
+    disk) make_disk $dir ;;
+    esac
 }
 
 summary() {
