@@ -1,19 +1,15 @@
 # shellcheck shell=bash
-# A disk with ext4 for jobs whose server has a directory: a device of the device mapper on a file in
+# A disk with ext4 for jobs whose server has a directory: a device of the device mapper on a disk in
 # memory. It can lose what was not flushed, as in a power cut, and its writes can fail.
 export DM_DISABLE_UDEV=1 # dmsetup makes the names in /dev itself
-disk_file=/tmp/disk
 disk_sectors=$((1 << 21)) # 1 GiB
 
 # Makes the disk and mounts it at $1; a disk that an earlier job has left is removed.
 make_disk() {
     disk_mount=$1
     remove_disk
-    modprobe loop
+    modprobe brd rd_nr=1 rd_size=$((disk_sectors / 2))
     modprobe dm-mod
-    truncate -s $((disk_sectors * 512)) $disk_file
-    disk_loop=$(losetup -f)
-    losetup "$disk_loop" $disk_file
     dmsetup create disk --table "$(disk_table works)"
     # Nothing is left for threads of the kernel to write later.
     mkfs.ext4 -q -b 4096 -N 16384 -J size=16 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard /dev/mapper/disk
@@ -27,8 +23,8 @@ make_disk() {
 }
 
 # The kernel commits the journal only when it is told to: by default it also does every 5 seconds,
-# which could hide that the server did not.
-mount_disk() { mount -t ext4 -o commit=1000 /dev/mapper/disk "$disk_mount"; }
+# which could hide that the server did not. The disk has no cache to flush.
+mount_disk() { mount -t ext4 -o commit=1000,nobarrier /dev/mapper/disk "$disk_mount"; }
 
 # It may be in use for some time after its server was killed.
 unmount_disk() {
@@ -39,21 +35,18 @@ unmount_disk() {
     done
 }
 
+# Its memory is free when the module is gone.
 remove_disk() {
-    local loop
     while grep -q '^/dev/mapper/disk ' /proc/mounts; do umount /dev/mapper/disk || return; done
     [ ! -e /dev/mapper/disk ] || dmsetup remove disk
-    for loop in $(losetup -a 2>/dev/null | sed -n "s|^\(/dev/loop[0-9]*\):.*$disk_file.*|\1|p"); do
-        losetup -d "$loop"
-    done
-    rm -f $disk_file
+    ! grep -q '^brd ' /proc/modules || rmmod brd
 }
 
 # $1: `works`, `drops` or `fails`; it is about writes.
 disk_table() {
-    local flakey="flakey $disk_loop 0 0 3600 1" # always down
+    local flakey="flakey /dev/ram0 0 0 3600 1" # always down
     case $1 in
-    works) echo "0 $disk_sectors linear $disk_loop 0" ;;
+    works) echo "0 $disk_sectors linear /dev/ram0 0" ;;
     drops) echo "0 $disk_sectors $flakey drop_writes" ;;
     fails) echo "0 $disk_sectors $flakey error_writes" ;;
     esac
