@@ -157,9 +157,18 @@ impl HostConfig {
 ///
 /// # Stability
 ///
-/// COMMIT synchronizes the whole file. If that fails, the result is NFS3ERR_IO and the write
-/// verifier changes, so that clients write uncommitted data again. The verifier also changes at
-/// each start.
+/// COMMIT synchronizes the whole file. If that fails, the result is NFS3ERR_IO, an error is logged
+/// and the write verifier changes, so that clients write uncommitted data again. The verifier also
+/// changes at each start.
+///
+/// SETATTR of an object without content (a symbolic link, FIFO, socket or device) synchronizes the
+/// whole file system: Linux has no call for such an object alone.
+///
+/// # Clients on the same host
+///
+/// While clients on the server's host have many pages to write, Linux delays the writes of all
+/// processes, and so of the server that these pages wait for. With CAP_SYS_RESOURCE, and since
+/// Linux 5.6, the server is exempt from that, as Linux's own server is.
 pub struct HostFileSystem {
     tree: Arc<Tree>,
     workers: Workers,

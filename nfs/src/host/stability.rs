@@ -224,7 +224,8 @@ impl Stability {
         let done = if self.is_volatile { Ok(()) } else { sync() };
         #[cfg(test)]
         let done = done.and_then(|()| self.fail());
-        done.map_err(|_| {
+        done.map_err(|error| {
+            tracing::error!(%error, "synchronizing failed: clients write uncommitted data again");
             // The increment is odd: no two of 2^64 changes give the same verifier.
             self.verifier
                 .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst);

@@ -171,6 +171,8 @@ impl Shared {
     fn work(self: &Arc<Self>) {
         // A thread without its own umask would create files with the umask of the process.
         let prepared = sys::clear_umask_of_thread().is_ok();
+        // Without CAP_SYS_RESOURCE it fails, which matters only to clients on this host.
+        let _ = sys::set_io_flusher();
         while let Some(Work { job, objects, .. }) = self.next() {
             if prepared {
                 // The caller notices a panic by the end of its channel.

@@ -16,10 +16,6 @@ make_disk() {
     mkdir -p "$disk_mount"
     mount_disk
     rmdir "$disk_mount/lost+found"
-    # The client writes early. But its pages, which wait for the server, must not reach the limit at
-    # which Linux also lets the server wait before it writes.
-    echo $((16 << 20)) >/proc/sys/vm/dirty_background_bytes
-    echo $((512 << 20)) >/proc/sys/vm/dirty_bytes
 }
 
 # The kernel commits the journal only when it is told to: by default it also does every 5 seconds,
