@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use oncrpc::xdr::Item;
 use rustix::fs::{
-    FileType, Mode, OFlags, Stat, Timespec, Timestamps, futimens, makedev, mkdirat, mknodat,
-    openat, symlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, futimens, linkat, makedev,
+    mkdirat, mknodat, openat, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -29,6 +29,17 @@ const CREATE: OFlags = OFlags::CREATE
     .union(OFlags::WRONLY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+
+/// A new file without a name.
+const WITHOUT_NAME: OFlags = OFlags::TMPFILE.union(OFlags::WRONLY).union(OFlags::CLOEXEC);
+
+/// Returns the NFS error for a new file: only the directory itself can be missing.
+fn create_status(errno: Errno) -> Nfsstat3 {
+    match errno {
+        Errno::NOENT => Nfsstat3::Stale,
+        other => status_without_perm(other),
+    }
+}
 
 /// Returns the verifier of an exclusive create as the seconds of the access and modification times.
 /// File systems keep at least 32 bits of them, with a sign.
@@ -130,26 +141,50 @@ impl Tree {
         })
     }
 
-    /// Creates a file that does not exist, and returns it, also open for writing as `prepare` gets
-    /// it.
+    /// Creates a file that does not exist.
     fn create_file(
         &self,
         caller: &Caller,
         (dir, name): (&ObjectFd, &[u8]),
         mode: Mode,
-        prepare: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
-    ) -> FsResult<(ObjectFd, OwnedFd)> {
+    ) -> FsResult<ObjectFd> {
         let made = self.identity.run_as(caller, || {
             let made = openat(&dir.fd, name, CREATE, mode)?;
-            prepare(&made)?;
+            ObjectFd::new(self.reopen(&made, OFlags::PATH)?)
+        })?;
+        made.map_err(create_status)
+    }
+
+    /// Creates a file that does not exist, without permissions and with these times. Also returns
+    /// it open for writing.
+    fn create_with_times(
+        &self,
+        caller: &Caller,
+        (dir, name): (&ObjectFd, &[u8]),
+        times: &Timestamps,
+    ) -> FsResult<(ObjectFd, OwnedFd)> {
+        let made = self.identity.run_as(caller, || {
+            let made = match openat(&dir.fd, ".", WITHOUT_NAME, Mode::empty()) {
+                // The file gets its name when it is complete: otherwise a server that is killed
+                // would leave a file that it does not know as its own.
+                Ok(made) => {
+                    futimens(&made, times)?;
+                    let (descriptors, number) = self.descriptor(&made);
+                    linkat(descriptors, number, &dir.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+                    made
+                }
+                // The file system has no files without names.
+                Err(Errno::OPNOTSUPP) => {
+                    let made = openat(&dir.fd, name, CREATE, Mode::empty())?;
+                    futimens(&made, times)?;
+                    made
+                }
+                Err(error) => return Err(error),
+            };
             let object = ObjectFd::new(self.reopen(&made, OFlags::PATH)?)?;
             Ok((object, made))
         })?;
-        match made {
-            // Only the directory itself can be missing.
-            Err(Errno::NOENT) => Err(Nfsstat3::Stale),
-            made => made.map_err(status_without_perm),
-        }
+        made.map_err(create_status)
     }
 
     fn create_new(
@@ -160,7 +195,7 @@ impl Tree {
         new: &Sattr3,
     ) -> FsResult<ObjectFd> {
         let mode = mode_or(new, 0o600);
-        let (made, _) = self.create_file(caller, (dir, name), mode, |_| Ok(()))?;
+        let made = self.create_file(caller, (dir, name), mode)?;
         self.apply_to_new(caller, made, new)
     }
 
@@ -202,8 +237,7 @@ impl Tree {
         verifier: [u8; 8],
     ) -> FsResult<ObjectFd> {
         let times = verifier_times(verifier);
-        let set = |made: &OwnedFd| futimens(made, &times);
-        match self.create_file(caller, (dir, name), Mode::empty(), set) {
+        match self.create_with_times(caller, (dir, name), &times) {
             Ok((made, opened)) => {
                 // Its mode does not let every server open it again.
                 self.sync_opened(&opened)?;

@@ -412,7 +412,12 @@ impl Tree {
 
     /// Returns the path of an open object, for system calls that need a path.
     pub(super) fn path(&self, found: &ObjectFd) -> (&OwnedFd, DecInt) {
-        (&self.descriptors, DecInt::from_fd(&*found.fd))
+        self.descriptor(&found.fd)
+    }
+
+    /// Returns the path of a descriptor.
+    pub(super) fn descriptor(&self, of: &OwnedFd) -> (&OwnedFd, DecInt) {
+        (&self.descriptors, DecInt::from_fd(of))
     }
 
     /// Returns true if this thread's user has access to an object.
