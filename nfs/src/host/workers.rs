@@ -5,7 +5,6 @@
 //! for one object: a slow object delays no other one. Work that waits for the locks of two objects
 //! counts for both.
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,9 +28,7 @@ const TIDY: Duration = Duration::from_secs(2);
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// The one or two objects that work is for, in ascending order. Work that has begun to count for
-/// the first one may wait for the second one: the order excludes that two works wait for each
-/// other.
+/// The one or two objects that work is for.
 #[derive(Clone, Copy)]
 pub(super) struct Objects(FileHandle, Option<FileHandle>);
 
@@ -44,11 +41,7 @@ impl From<FileHandle> for Objects {
 impl Objects {
     /// Returns both objects, or one if they are the same.
     pub(super) fn both(one: FileHandle, other: FileHandle) -> Self {
-        match one.as_bytes().cmp(other.as_bytes()) {
-            Ordering::Less => Self(one, Some(other)),
-            Ordering::Equal => Self(one, None),
-            Ordering::Greater => Self(other, Some(one)),
-        }
+        Self(one, (one != other).then_some(other))
     }
 
     fn iter(self) -> impl Iterator<Item = FileHandle> {
@@ -56,11 +49,9 @@ impl Objects {
     }
 }
 
-/// Work with its objects, and the number of them for which it counts.
 struct Work {
     job: Job,
     objects: Objects,
-    admitted: usize,
 }
 
 /// The threads and their queue.
@@ -78,7 +69,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     ready: VecDeque<Work>,
-    /// The objects for which work counts, and the work that waits for them.
+    /// The objects with running or ready work, and the work that must wait for them.
     busy: HashMap<FileHandle, Busy>,
     threads: usize,
     idle: usize,
@@ -89,22 +80,30 @@ struct State {
 
 #[derive(Default)]
 struct Busy {
-    /// The number of works that count for the object.
+    /// The number of works that run or are ready.
     admitted: usize,
+    /// Not empty only if no more work is admitted.
     waiting: VecDeque<Work>,
 }
 
+impl Busy {
+    fn is_full(&self) -> bool {
+        self.admitted >= MAX_OF_ONE
+    }
+}
+
 impl State {
-    /// Makes work ready, or lets it wait for the first of its objects that has too much work.
-    fn admit(&mut self, mut work: Work) {
-        for object in work.objects.iter().skip(work.admitted) {
-            let busy = self.busy.entry(object).or_default();
-            if busy.admitted == MAX_OF_ONE {
+    /// Makes work ready, or lets it wait for one of its objects that has too much work. Meanwhile it
+    /// counts for neither: it delays only work for the object that it waits for.
+    fn admit(&mut self, work: Work) {
+        for object in work.objects.iter() {
+            if let Some(busy) = self.busy.get_mut(&object).filter(|busy| busy.is_full()) {
                 busy.waiting.push_back(work);
                 return;
             }
-            busy.admitted += 1;
-            work.admitted += 1;
+        }
+        for object in work.objects.iter() {
+            self.busy.entry(object).or_default().admitted += 1;
         }
         self.ready.push_back(work);
     }
@@ -112,19 +111,25 @@ impl State {
     /// Makes the next work of each object ready after other work has ended.
     fn finish(&mut self, objects: Objects) {
         for object in objects.iter() {
-            let Some(busy) = self.busy.get_mut(&object) else {
-                continue;
-            };
-            if let Some(mut work) = busy.waiting.pop_front() {
-                work.admitted += 1;
-                self.admit(work);
-                continue;
+            if let Some(busy) = self.busy.get_mut(&object) {
+                busy.admitted -= 1;
             }
-            busy.admitted -= 1;
-            if busy.admitted == 0 {
+        }
+        for object in objects.iter() {
+            while let Some(work) = self.next_waiting(&object) {
+                self.admit(work);
+            }
+            let is_idle = |busy: &Busy| busy.admitted == 0;
+            if self.busy.get(&object).is_some_and(is_idle) {
                 self.busy.remove(&object);
             }
         }
+    }
+
+    /// Returns the next work that waits for an object which has room for it.
+    fn next_waiting(&mut self, object: &FileHandle) -> Option<Work> {
+        let busy = self.busy.get_mut(object)?;
+        (!busy.is_full()).then(|| busy.waiting.pop_front())?
     }
 }
 
@@ -173,7 +178,7 @@ impl Shared {
         let prepared = sys::clear_umask_of_thread().is_ok();
         // Without CAP_SYS_RESOURCE it fails, which matters only to clients on this host.
         let _ = sys::set_io_flusher();
-        while let Some(Work { job, objects, .. }) = self.next() {
+        while let Some(Work { job, objects }) = self.next() {
             if prepared {
                 // The caller notices a panic by the end of its channel.
                 let _ = catch_unwind(AssertUnwindSafe(job));
@@ -272,11 +277,7 @@ impl Workers {
         {
             state.submitted += 1;
         }
-        state.admit(Work {
-            job,
-            objects,
-            admitted: 0,
-        });
+        state.admit(Work { job, objects });
         self.0.employ(&mut state);
     }
 
@@ -341,27 +342,28 @@ mod tests {
         }
     }
 
+    /// As renames from many directories to one that is slow, and from one of them again and again.
     #[tokio::test]
     async fn work_for_two_objects_counts_for_both() {
         let (workers, (unblock, wait)) = (Workers::default(), waiting());
-        // Each has an object of its own, and one in common that is slow: at either end of the order.
-        let slow: Vec<_> = (1..=64)
-            .map(|number| {
+        let sources = (1..=64).chain([100; 3 * MAX_OF_ONE]);
+        let slow: Vec<_> = sources
+            .map(|source| {
                 let (workers, wait) = (workers.clone(), wait.clone());
-                let common = object(if number % 2 == 0 { 0 } else { u8::MAX });
-                let objects = Objects::both(object(number), common);
-                tokio::spawn(async move { workers.run(objects, wait).await })
+                let both = match source % 2 {
+                    0 => Objects::both(object(source), object(0)),
+                    _ => Objects::both(object(0), object(source)),
+                };
+                tokio::spawn(async move { workers.run(both, wait).await })
             })
             .collect();
         tokio::task::yield_now().await;
-        let admitted = |state: &State, number| state.busy[&object(number)].admitted;
-        {
-            let state = workers.0.lock();
-            let common = [0, u8::MAX].map(|number| admitted(&state, number));
-            assert_eq!(common, [MAX_OF_ONE; 2]);
+        assert_eq!(workers.0.lock().busy[&object(0)].admitted, MAX_OF_ONE);
+        // Work that waits for the slow object delays no other.
+        for source in (1..=64).chain([100]) {
+            let other = workers.run(object(source).into(), || Ok(7));
+            assert_eq!(other.await, Ok(7));
         }
-        let other = workers.run(object(100).into(), || Ok(7));
-        assert_eq!(other.await, Ok(7));
         drop(unblock);
         for slow in slow {
             assert_eq!(slow.await.unwrap(), Err(Nfsstat3::Jukebox));
@@ -377,7 +379,6 @@ mod tests {
         let none = || Work {
             job: Box::new(|| ()),
             objects: Objects::both(object(0), object(1)),
-            admitted: 0,
         };
         // No thread takes these.
         {
