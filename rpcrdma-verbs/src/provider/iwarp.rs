@@ -44,6 +44,7 @@ mod manager;
 mod memory;
 mod queue_pair;
 mod socket;
+mod timers;
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -14,6 +14,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
+use super::timers::Timers;
 use crate::number_map::NumberMap;
 use crate::provider::common::completions::{CompletionBuffer, CompletionEntry};
 use crate::provider::common::wakeup::{quiet, system, wake, waker};
@@ -49,9 +50,10 @@ pub(super) struct Completions {
     buffer: Mutex<CompletionBuffer>,
     epoll: OwnedFd,
     wake: OwnedFd,
-    /// Expires when a queue pair has waited too long, either for a receive or for its peer.
+    /// Expires at the first of the times.
     timer: OwnedFd,
-    expires: Mutex<Option<Instant>>,
+    /// When queue pairs have waited too long, either for a receive or for their peers.
+    timers: Mutex<Timers>,
     queue_pairs: Mutex<NumberMap<u32, Weak<dyn SocketUser>>>,
     io: Mutex<Io>,
     /// Queue pairs that must continue without an event of their sockets.
@@ -189,7 +191,7 @@ impl Completions {
             epoll,
             wake,
             timer,
-            expires: Mutex::default(),
+            timers: Mutex::default(),
             queue_pairs: Mutex::default(),
             io: Mutex::new(io),
             marked: Mutex::default(),
@@ -213,6 +215,7 @@ impl Completions {
     /// Removes a queue pair, whose socket is closed.
     pub(super) fn remove(&self, number: u32) {
         lock(&self.queue_pairs).remove(&number);
+        lock(&self.timers).remove(number);
     }
 
     /// Makes the next poll process a queue pair.
@@ -222,15 +225,14 @@ impl Completions {
         self.wake_if_armed(&mut lock(&self.buffer));
     }
 
-    /// Makes a poll process all queue pairs after a time.
-    pub(super) fn set_timer(&self, after: Duration) {
+    /// Makes a poll process a queue pair after a time, unless an earlier time is set.
+    pub(super) fn set_timer(&self, number: u32, after: Duration) {
         // Beyond what the clock can count there is no limit.
         let Some(at) = Instant::now().checked_add(after) else {
             return;
         };
-        let mut expires = lock(&self.expires);
-        if expires.is_none_or(|known| at < known) {
-            *expires = Some(at);
+        let mut timers = lock(&self.timers);
+        if timers.set(number, at) {
             set_timer(&self.timer, after);
         }
     }
@@ -281,14 +283,16 @@ impl Completions {
         }
     }
 
-    /// Processes all queue pairs, since one has waited too long.
+    /// Processes the queue pairs that have waited too long.
     fn expire(&self, ready: &mut VecDeque<(u32, bool)>) {
-        *lock(&self.expires) = None;
-        ready.extend(
-            lock(&self.queue_pairs)
-                .keys()
-                .map(|number| (*number, false)),
-        );
+        let mut timers = lock(&self.timers);
+        let now = Instant::now();
+        while let Some(number) = timers.take_expired(now) {
+            ready.push_back((number, false));
+        }
+        if let Some(next) = timers.first() {
+            set_timer(&self.timer, next.saturating_duration_since(now));
+        }
     }
 
     /// Makes progress on the ready queue pairs. Returns true if one has received.

@@ -205,7 +205,7 @@ impl Qp {
                 stream.terminate(&Terminate::new(code));
                 self.fail(state, (Status::Flushed, Status::Flushed));
             }
-            Some(left) => self.completions.set_timer(left),
+            Some(left) => self.completions.set_timer(self.number, left),
         }
     }
 
@@ -215,7 +215,7 @@ impl Qp {
         let mut ended = taken.err();
         if let (Some(since), Some(timeout)) = (state.incoming.stalled, self.receive_timeout) {
             match timeout.checked_sub(since.elapsed()) {
-                Some(left) if !left.is_zero() => self.completions.set_timer(left),
+                Some(left) if !left.is_zero() => self.completions.set_timer(self.number, left),
                 _ => {
                     let terminate = Terminate::new(TerminateCode::DDP_NO_BUFFER);
                     if let Some(stream) = &mut state.stream {

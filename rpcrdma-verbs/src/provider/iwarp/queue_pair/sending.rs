@@ -47,7 +47,7 @@ impl Qp {
             .as_ref()
             .map(|stream| state.nudges.wait(stream));
         if let Some(wait) = waits.flatten() {
-            self.completions.set_timer(wait);
+            self.completions.set_timer(self.number, wait);
         }
     }
 
