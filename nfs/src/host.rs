@@ -301,9 +301,9 @@ impl HostFileSystem {
     }
 }
 
-/// Every operation runs on a thread of the file system, at most 64 in total and 8 per object (RENAME
-/// counts for both directories); or in place, if [`HostConfig::in_place`] permits it. An operation
-/// that has begun is completed, even if its future is dropped.
+/// Every operation runs on a thread of the file system, at most 64 in total and 8 per object
+/// (RENAME counts for both directories); or in place, if [`HostConfig::in_place`] permits it. An
+/// operation that has begun is completed, even if its future is dropped.
 impl FileSystem for HostFileSystem {
     fn root(&self) -> FileHandle {
         self.root

@@ -161,8 +161,8 @@ impl Default for ServerLimits {
     }
 }
 
-/// Names a limit of [`ServerLimits`]. As an error, it is the reason why a connection was rejected or
-/// closed.
+/// Names a limit of [`ServerLimits`]. As an error, it is the reason why a connection was rejected
+/// or closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Limit {

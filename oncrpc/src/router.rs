@@ -464,7 +464,10 @@ macro_rules! serve {
                 let CallHeader { program, version, number, .. } = header;
                 let offered = self.programs.offered(program, version, number);
                 let name = offered.and_then(|offered| offered.procedure).unwrap_or_default();
-                let span = if span::may_be_on() { span_of(peer, &header, name, message) } else { None };
+                let span = match span::may_be_on() {
+                    true => span_of(peer, &header, name, message),
+                    false => None,
+                };
                 let procedure = ProcedureId { program, version, number, name };
                 if let Some(status) = answer_early(&header, offered) {
                     let outcome = CallOutcome::from(&status);
@@ -499,7 +502,8 @@ macro_rules! serve {
                     credentials: header.credentials,
                     deadline: deadline.at.filter(|_| self.has_deadlines),
                 };
-                let call = IncomingCall { procedure, decoder, items: &items, message, whole: &whole };
+                let (items, whole) = (&items, &whole);
+                let call = IncomingCall { procedure, decoder, items, message, whole };
                 let mut reply = ReplyWriter(memory);
                 let served = {
                     let handler = pin!(self.programs.dispatch(&cx, call, &mut reply));

@@ -141,50 +141,41 @@ impl Tree {
         })
     }
 
-    /// Creates a file that does not exist.
+    /// Opens a new file as its creator. Returns the object, and the file open for writing.
     fn create_file(
         &self,
         caller: &Caller,
-        (dir, name): (&ObjectFd, &[u8]),
-        mode: Mode,
-    ) -> FsResult<ObjectFd> {
+        open: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> FsResult<(ObjectFd, OwnedFd)> {
         let made = self.identity.run_as(caller, || {
-            let made = openat(&dir.fd, name, CREATE, mode)?;
-            ObjectFd::new(self.reopen(&made, OFlags::PATH)?)
+            let opened = open()?;
+            let object = ObjectFd::new(self.reopen(&opened, OFlags::PATH)?)?;
+            Ok((object, opened))
         })?;
         made.map_err(create_status)
     }
 
-    /// Creates a file that does not exist, without permissions and with these times. Also returns
-    /// it open for writing.
-    fn create_with_times(
+    /// Opens a file that does not exist, without permissions and with these times.
+    fn open_with_times(
         &self,
-        caller: &Caller,
         (dir, name): (&ObjectFd, &[u8]),
         times: &Timestamps,
-    ) -> FsResult<(ObjectFd, OwnedFd)> {
-        let made = self.identity.run_as(caller, || {
-            let made = match openat(&dir.fd, ".", WITHOUT_NAME, Mode::empty()) {
-                // The file gets its name when it is complete: otherwise a server that is killed
-                // would leave a file that it does not know as its own.
-                Ok(made) => {
-                    futimens(&made, times)?;
-                    let (descriptors, number) = self.descriptor(&made);
-                    linkat(descriptors, number, &dir.fd, name, AtFlags::SYMLINK_FOLLOW)?;
-                    made
-                }
-                // The file system has no files without names.
-                Err(Errno::OPNOTSUPP) => {
-                    let made = openat(&dir.fd, name, CREATE, Mode::empty())?;
-                    futimens(&made, times)?;
-                    made
-                }
-                Err(error) => return Err(error),
-            };
-            let object = ObjectFd::new(self.reopen(&made, OFlags::PATH)?)?;
-            Ok((object, made))
-        })?;
-        made.map_err(create_status)
+    ) -> Result<OwnedFd, Errno> {
+        let opened = match openat(&dir.fd, ".", WITHOUT_NAME, Mode::empty()) {
+            // The file system has no files without names.
+            Err(Errno::OPNOTSUPP) => {
+                let opened = openat(&dir.fd, name, CREATE, Mode::empty())?;
+                futimens(&opened, times)?;
+                return Ok(opened);
+            }
+            opened => opened?,
+        };
+        futimens(&opened, times)?;
+        // The file gets its name when it is complete: otherwise a server that is killed would leave
+        // a file that it does not know as its own.
+        let (descriptors, number) = self.descriptor(&opened);
+        linkat(descriptors, number, &dir.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(opened)
     }
 
     fn create_new(
@@ -195,7 +186,7 @@ impl Tree {
         new: &Sattr3,
     ) -> FsResult<ObjectFd> {
         let mode = mode_or(new, 0o600);
-        let made = self.create_file(caller, (dir, name), mode)?;
+        let (made, _) = self.create_file(caller, || openat(&dir.fd, name, CREATE, mode))?;
         self.apply_to_new(caller, made, new)
     }
 
@@ -237,7 +228,7 @@ impl Tree {
         verifier: [u8; 8],
     ) -> FsResult<ObjectFd> {
         let times = verifier_times(verifier);
-        match self.create_with_times(caller, (dir, name), &times) {
+        match self.create_file(caller, || self.open_with_times((dir, name), &times)) {
             Ok((made, opened)) => {
                 // Its mode does not let every server open it again.
                 self.sync_opened(&opened)?;

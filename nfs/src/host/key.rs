@@ -110,8 +110,8 @@ impl HandleKey {
         Ok(Self(key))
     }
 
-    /// Returns the code of a name. Clients see a part of it, so it is no code of a handle's content:
-    /// none begins with 0.
+    /// Returns the code of a name. Clients see a part of it, so it is the code of no handle: the
+    /// content of a handle never begins with 0.
     pub(super) fn code_of_name(&self, name: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(&[0]);

@@ -93,8 +93,8 @@ impl Busy {
 }
 
 impl State {
-    /// Makes work ready, or lets it wait for one of its objects that has too much work. Meanwhile it
-    /// counts for neither: it delays only work for the object that it waits for.
+    /// Makes work ready, or lets it wait for one of its objects that has too much work. Meanwhile
+    /// it counts for neither: it delays only work for the object that it waits for.
     fn admit(&mut self, work: Work) {
         for object in work.objects.iter() {
             if let Some(busy) = self.busy.get_mut(&object).filter(|busy| busy.is_full()) {
@@ -244,8 +244,8 @@ impl Workers {
         }))
     }
 
-    /// Runs work for objects on one of the threads, and waits for it. If the future is dropped, work
-    /// that has begun is completed, and other work is not executed.
+    /// Runs work for objects on one of the threads, and waits for it. If the future is dropped,
+    /// work that has begun is completed, and other work is not executed.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         objects: Objects,
@@ -299,6 +299,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::sync::{Barrier, mpsc};
 
+    use tokio::task::JoinHandle;
+
     use super::*;
 
     fn object(number: u8) -> FileHandle {
@@ -316,15 +318,32 @@ mod tests {
         (unblock, wait)
     }
 
+    /// Begins to run work.
+    fn spawn<T: Send + 'static>(
+        workers: &Workers,
+        objects: Objects,
+        work: impl FnOnce() -> FsResult<T> + Send + 'static,
+    ) -> JoinHandle<FsResult<T>> {
+        let workers = workers.clone();
+        tokio::spawn(async move { workers.run(objects, work).await })
+    }
+
+    /// Waits for work that was unblocked, until the threads have counted it as done: they do so
+    /// after its caller has the result.
+    async fn all_end(workers: &Workers, unblocked: Vec<JoinHandle<FsResult<()>>>) {
+        for work in unblocked {
+            assert_eq!(work.await.unwrap(), Err(Nfsstat3::Jukebox));
+        }
+        while !workers.0.lock().busy.is_empty() {
+            std::thread::yield_now();
+        }
+    }
+
     #[tokio::test]
     async fn a_slow_object_delays_no_other() {
         let (workers, (unblock, wait)) = (Workers::default(), waiting());
-        let slow: Vec<_> = (0..3 * MAX_THREADS)
-            .map(|_| {
-                let (workers, wait) = (workers.clone(), wait.clone());
-                tokio::spawn(async move { workers.run(object(0).into(), wait).await })
-            })
-            .collect();
+        let slow = (0..3 * MAX_THREADS).map(|_| spawn(&workers, object(0).into(), wait.clone()));
+        let slow = slow.collect();
         tokio::task::yield_now().await;
         for number in 1..100 {
             let done = workers.run(object(number).into(), move || Ok(number)).await;
@@ -333,13 +352,7 @@ mod tests {
         let admitted = |state: &State| state.busy.get(&object(0)).map(|busy| busy.admitted);
         assert_eq!(admitted(&workers.0.lock()), Some(MAX_OF_ONE));
         drop(unblock);
-        for slow in slow {
-            assert_eq!(slow.await.unwrap(), Err(Nfsstat3::Jukebox));
-        }
-        // A thread counts its work as done after its caller has the result.
-        while !workers.0.lock().busy.is_empty() {
-            std::thread::yield_now();
-        }
+        all_end(&workers, slow).await;
     }
 
     /// As renames from many directories to one that is slow, and from one of them again and again.
@@ -347,16 +360,14 @@ mod tests {
     async fn work_for_two_objects_counts_for_both() {
         let (workers, (unblock, wait)) = (Workers::default(), waiting());
         let sources = (1..=64).chain([100; 3 * MAX_OF_ONE]);
-        let slow: Vec<_> = sources
-            .map(|source| {
-                let (workers, wait) = (workers.clone(), wait.clone());
-                let both = match source % 2 {
-                    0 => Objects::both(object(source), object(0)),
-                    _ => Objects::both(object(0), object(source)),
-                };
-                tokio::spawn(async move { workers.run(both, wait).await })
-            })
-            .collect();
+        let slow = sources.map(|source| {
+            let both = match source % 2 {
+                0 => Objects::both(object(source), object(0)),
+                _ => Objects::both(object(0), object(source)),
+            };
+            spawn(&workers, both, wait.clone())
+        });
+        let slow = slow.collect();
         tokio::task::yield_now().await;
         assert_eq!(workers.0.lock().busy[&object(0)].admitted, MAX_OF_ONE);
         // Work that waits for the slow object delays no other.
@@ -365,12 +376,7 @@ mod tests {
             assert_eq!(other.await, Ok(7));
         }
         drop(unblock);
-        for slow in slow {
-            assert_eq!(slow.await.unwrap(), Err(Nfsstat3::Jukebox));
-        }
-        while !workers.0.lock().busy.is_empty() {
-            std::thread::yield_now();
-        }
+        all_end(&workers, slow).await;
     }
 
     #[tokio::test]
@@ -389,12 +395,12 @@ mod tests {
         // They wait for each other.
         let barrier = Arc::new(Barrier::new(2));
         let later = [0, 1].map(|number| {
-            let (workers, barrier) = (workers.clone(), barrier.clone());
+            let barrier = barrier.clone();
             let work = move || {
                 barrier.wait();
                 Ok(())
             };
-            tokio::spawn(async move { workers.run(object(number).into(), work).await })
+            spawn(&workers, object(number).into(), work)
         });
         tokio::task::yield_now().await;
         {
@@ -410,30 +416,23 @@ mod tests {
     #[tokio::test]
     async fn work_without_a_caller_does_not_begin() {
         let (workers, (unblock, wait)) = (Workers::default(), waiting());
-        let slow: Vec<_> = (0..MAX_OF_ONE)
-            .map(|_| {
-                let (workers, wait) = (workers.clone(), wait.clone());
-                tokio::spawn(async move { workers.run(object(0).into(), wait).await })
-            })
-            .collect();
+        let slow = (0..MAX_OF_ONE).map(|_| spawn(&workers, object(0).into(), wait.clone()));
+        let slow = slow.collect();
         tokio::task::yield_now().await;
         let executed = Arc::new(AtomicBool::new(false));
         let later = {
-            let (workers, executed) = (workers.clone(), executed.clone());
+            let executed = executed.clone();
             let work = move || {
                 executed.store(true, Relaxed);
                 Ok(())
             };
-            tokio::spawn(async move { workers.run(object(0).into(), work).await })
+            spawn(&workers, object(0).into(), work)
         };
         tokio::task::yield_now().await;
         later.abort();
         assert!(later.await.unwrap_err().is_cancelled());
         drop(unblock);
-        for slow in slow {
-            slow.await.unwrap().unwrap_err();
-        }
-        assert_eq!(workers.run(object(0).into(), || Ok(7)).await, Ok(7));
+        all_end(&workers, slow).await;
         assert!(!executed.load(Relaxed));
     }
 
@@ -451,17 +450,11 @@ mod tests {
     #[tokio::test]
     async fn the_number_of_threads_is_limited() {
         let (workers, (unblock, wait)) = (Workers::default(), waiting());
-        let all: Vec<_> = (0..200)
-            .map(|number| {
-                let (workers, wait) = (workers.clone(), wait.clone());
-                tokio::spawn(async move { workers.run(object(number).into(), wait).await })
-            })
-            .collect();
+        let all = (0..200).map(|number| spawn(&workers, object(number).into(), wait.clone()));
+        let all = all.collect();
         tokio::task::yield_now().await;
         assert!(workers.0.lock().threads <= MAX_THREADS);
         drop(unblock);
-        for one in all {
-            assert_eq!(one.await.unwrap(), Err(Nfsstat3::Jukebox));
-        }
+        all_end(&workers, all).await;
     }
 }

@@ -250,8 +250,10 @@ impl Nfs4Callbacks {
 
     /// Removes a returned delegation and its recall.
     pub(super) fn remove_delegation(&self, client: Clientid4, returned: &Stateid4) {
-        self.of(client, |client| client.delegations.remove(returned));
         let mut state = lock(&self.0.state);
+        if let Some(client) = state.clients.get_mut(&client) {
+            client.delegations.remove(returned);
+        }
         state.recalls.retain(|(of, recall)| match recall {
             Nfs4Recall::Delegation { stateid, .. } => {
                 *of != client || stateid.other != returned.other
@@ -298,9 +300,9 @@ impl State {
     }
 
     /// Returns the state of the client of a session.
-    fn client(&self, session: &Sessionid4) -> Option<(Clientid4, &ClientState)> {
+    fn client(&mut self, session: &Sessionid4) -> Option<(Clientid4, &mut ClientState)> {
         let client = self.sessions.get(session)?.client;
-        Some((client, self.clients.get(&client)?))
+        Some((client, self.clients.get_mut(&client)?))
     }
 
     fn queue(&mut self, client: Clientid4, recall: Nfs4Recall) {
@@ -437,7 +439,7 @@ impl State {
 
     /// Executes CB_GETATTR.
     fn attributes(
-        &self,
+        &mut self,
         session: &Sessionid4,
         args: &CbGetattr4args<'_>,
     ) -> Result<CbGetattr4res, Nfsstat4> {
@@ -450,11 +452,7 @@ impl State {
 
     /// Executes CB_RECALL. It can arrive before the reply to the OPEN whose delegation it recalls.
     fn recall(&mut self, session: &Sessionid4, args: &CbRecall4args<'_>) -> Nfsstat4 {
-        let Some(channel) = self.sessions.get(session) else {
-            return Nfsstat4::BadStateid;
-        };
-        let id = channel.client;
-        let Some(client) = self.clients.get_mut(&id) else {
+        let Some((id, client)) = self.client(session) else {
             return Nfsstat4::BadStateid;
         };
         let Some(held) = client.delegations.get_mut(&args.stateid) else {

@@ -55,8 +55,8 @@ impl World {
     }
 }
 
-/// "If the file is modified, the value d is returned for the change attribute value. If this file is
-/// not currently modified, the client returns the value c." "For the size attribute, the client
+/// "If the file is modified, the value d is returned for the change attribute value. If this file
+/// is not currently modified, the client returns the value c." "For the size attribute, the client
 /// will report its current view of the file size."
 #[test]
 fn the_holder_of_a_write_delegation_tells_what_it_has_changed() {

@@ -27,8 +27,9 @@ pub(crate) struct Options {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every user of every host that
-    /// can reach the server is trusted: clients choose the users of their calls, from any port.
+    /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every user of every host
+    /// that can reach the server is trusted: clients choose the users of their calls, from any
+    /// port.
     Serve(Box<serve::Serve>),
     /// List a directory of an NFSv3 server.
     Ls(list::List),

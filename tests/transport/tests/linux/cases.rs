@@ -247,7 +247,7 @@ fn payloads() -> Vec<Case> {
             },
             &[SILENCE, SERVED],
             CHUNK,
-            "Linux passes it to RPC: 6.12 drops it, 6.1 reads the rest from old content of its buffer",
+            "Linux passes it to RPC: 6.12 drops it, 6.1 reads on in old content of its buffer",
         )
         .reading_old_content(),
         case(
