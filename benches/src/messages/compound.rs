@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use xdrgen_runtime::Decode;
+use xdrgen_runtime::{Decode, Decoder};
 
 use super::encoded;
 use crate::codec::Codec;
@@ -75,38 +75,39 @@ pub(super) fn reply() -> Message {
 }
 
 fn sum(bytes: &'static [u8]) -> Option<u64> {
-    let reply = Compound4res::from_bytes(bytes).ok()?;
-    let mut sum = u64::from(reply.status.value().cast_unsigned()) + reply.tag.len() as u64;
-    for result in &reply.resarray {
-        sum += u64::from(result.resop().value().cast_unsigned());
-        sum += match result {
-            NfsResop4::Sequence(Sequence4res::Nfs4Ok(ok)) => {
-                let slots = [
-                    ok.sr_sequenceid,
-                    ok.sr_slotid,
-                    ok.sr_highest_slotid,
-                    ok.sr_target_highest_slotid,
-                ];
-                let session = ok
-                    .sr_sessionid
-                    .iter()
-                    .map(|byte| u64::from(*byte))
-                    .sum::<u64>();
-                session + slots.map(u64::from).iter().sum::<u64>() + u64::from(ok.sr_status_flags)
-            }
+    let (mut results, mut expected) = (0, true);
+    let mut decoder = Decoder::new(bytes);
+    let reply = Compound4res::decode_each_resarray(&mut decoder, |result| {
+        results += u64::from(result.resop().value().cast_unsigned());
+        results += match result {
+            NfsResop4::Sequence(Sequence4res::Nfs4Ok(ok)) => sequence(ok),
             NfsResop4::Putfh(result) => u64::from(result.status.value().cast_unsigned()),
             NfsResop4::Read(Read4res::Nfs4Ok(ok)) => u64::from(ok.eof) + ok.data.len() as u64,
-            NfsResop4::Getattr(Getattr4res::Nfs4Ok(ok)) => {
-                let mask = ok
-                    .obj_attributes
-                    .attrmask
-                    .iter()
-                    .map(u64::from)
-                    .sum::<u64>();
-                mask + ok.obj_attributes.attr_vals.len() as u64
+            NfsResop4::Getattr(Getattr4res::Nfs4Ok(ok)) => attributes(&ok.obj_attributes),
+            _ => {
+                expected = false;
+                0
             }
-            _ => return None,
         };
-    }
-    Some(sum)
+    });
+    let reply = reply.ok()?;
+    decoder.finish().ok()?;
+    let sum = u64::from(reply.status.value().cast_unsigned()) + reply.tag.len() as u64 + results;
+    expected.then_some(sum)
+}
+
+fn sequence(ok: &Sequence4resok) -> u64 {
+    let slots = [
+        ok.sr_sequenceid,
+        ok.sr_slotid,
+        ok.sr_highest_slotid,
+        ok.sr_target_highest_slotid,
+    ];
+    let session = ok.sr_sessionid.iter().map(|byte| u64::from(*byte));
+    session.sum::<u64>() + slots.map(u64::from).iter().sum::<u64>() + u64::from(ok.sr_status_flags)
+}
+
+fn attributes(attributes: &Fattr4<'_>) -> u64 {
+    let mask = attributes.attrmask.iter().map(u64::from);
+    mask.sum::<u64>() + attributes.attr_vals.len() as u64
 }

@@ -2,7 +2,9 @@
 
 use core::{fmt, mem};
 
-use crate::sequence::{Beside, Iter, Repr, WithItems, encode_received, sequence, skip_elements};
+use crate::sequence::{
+    Beside, Iter, Repr, WithItems, encode_received, pass_on, sequence, skip_elements,
+};
 use crate::wire::array_max;
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
@@ -54,6 +56,36 @@ macro_rules! array {
                     Ok(()) => Ok(Self(Repr::Slice(items))),
                     Err(error) => Err(error),
                 }
+            }
+        }
+
+        impl<'a, T: Decode<'a>, const MAX: u32> $name<'a, T, MAX> {
+            /// Decodes an array, and passes each element to a function as soon as it is decoded.
+            /// This is one pass, where [`decode`](Decode::decode) and [`iter`](Self::iter) are two.
+            /// The function also gets the elements before an invalid one.
+            ///
+            /// ```
+            /// use xdrgen_runtime::{Array, Decoder, Text};
+            ///
+            /// let mut bytes = Decoder::new(&[0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, b'x', 0, 0, 0]);
+            /// let mut lengths = Vec::new();
+            /// let array = Array::<Text<'_>>::decode_each(&mut bytes, |text| {
+            ///     lengths.push(text.as_bytes().len());
+            /// })?;
+            /// assert_eq!((array.len(), &lengths[..]), (2, &[0, 1][..]));
+            /// # Ok::<(), xdrgen_runtime::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// As [`decode`](Decode::decode), but with the offset of the element that is cut where
+            /// `decode` has that of the first, because their size is fixed.
+            #[inline(always)]
+            pub fn decode_each(d: &mut Decoder<'a>, mut each: impl FnMut(&T)) -> Result<Self> {
+                let count = d.length(MAX)?;
+                let start = d.remaining();
+                d.charge_array::<T>(count)?;
+                d.elements::<T>(count, |d| pass_on(d, &mut each))?;
+                Ok(Self(Repr::wire(d, start, count)))
             }
         }
 

@@ -360,6 +360,27 @@ impl Decoder<'_> {
         if W::PLAIN { f(self) } else { self.nested(f) }
     }
 
+    /// Runs `f` on each element of a variable-length sequence. As [`element`](Self::element), with
+    /// one level for all.
+    #[inline(always)]
+    pub(crate) fn elements<W: Wire>(
+        &mut self,
+        count: u32,
+        mut f: impl FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let before = self.depth;
+        let levels = u32::from(!W::PLAIN && count != 0);
+        let Some(left) = before.checked_sub(levels) else {
+            return Err(self.error(ErrorKind::DepthLimit));
+        };
+        self.depth = left;
+        for _ in 0..count {
+            f(self)?;
+        }
+        self.depth = before;
+        Ok(())
+    }
+
     /// Reserves bytes for an owned sequence of `count` elements of at least `min` bytes each. Call
     /// [`release_bytes`](Self::release_bytes) before each element.
     ///

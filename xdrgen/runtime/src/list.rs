@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::sequence::{Beside, Iter, Repr, WithItems, encode_received, sequence};
+use crate::sequence::{Beside, Iter, Repr, WithItems, encode_received, pass_on, sequence};
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
 /// The number of bytes before each element: the TRUE of the pointer to it.
@@ -48,6 +48,26 @@ macro_rules! list {
                     Ok(()) => Ok(Self(Repr::Slice(items))),
                     Err(error) => Err(error),
                 }
+            }
+        }
+
+        impl<'a, T: Decode<'a>> $name<'a, T> {
+            /// Decodes a list, and passes each element to a function as soon as it is decoded. This
+            /// is one pass, where [`decode`](Decode::decode) and [`iter`](Self::iter) are two. The
+            /// function also gets the elements before an invalid one.
+            ///
+            /// # Errors
+            /// As [`decode`](Decode::decode).
+            #[inline(always)]
+            pub fn decode_each(d: &mut Decoder<'a>, mut each: impl FnMut(&T)) -> Result<Self> {
+                let start = d.remaining();
+                let mut count = 0u32;
+                while d.bool()? {
+                    d.charge_elements(1)?;
+                    d.element::<T, _>(|d| pass_on(d, &mut each))?;
+                    count = count.wrapping_add(1);
+                }
+                Ok(Self(Repr::wire(d, start, count)))
             }
         }
 

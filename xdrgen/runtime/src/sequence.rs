@@ -126,12 +126,31 @@ pub(crate) fn skip_elements<'a, T: Decode<'a>, Tr: Trace>(
         // A product that overflows `usize` exceeds any input.
         return d.advance((count as usize).saturating_mul(T::MIN));
     }
-    for i in 0..count {
-        trace.index(i);
-        d.element::<T, _>(|d| T::skip(d, trace))?;
-        trace.leave();
+    // An element that is too deep is part of the path.
+    if Tr::VISITS_PLAIN {
+        for i in 0..count {
+            trace.index(i);
+            d.element::<T, _>(|d| T::skip(d, trace))?;
+            trace.leave();
+        }
+        return Ok(());
     }
-    Ok(())
+    d.elements::<T>(count, |d| T::skip(d, trace))
+}
+
+/// Decodes an element and passes it to a function. It stays where `decode` has built it.
+#[inline(always)]
+pub(crate) fn pass_on<'a, T: Decode<'a>>(
+    d: &mut Decoder<'a>,
+    each: &mut impl FnMut(&T),
+) -> Result<()> {
+    match &T::decode(d) {
+        Ok(element) => {
+            each(element);
+            Ok(())
+        }
+        Err(error) => Err(*error),
+    }
 }
 
 /// An iterator over the elements of an [`Array`](crate::Array) or a [`List`](crate::List). It

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use super::{Emitter, Shape, docs, ident, local, number};
-use crate::ir::{Field, Layout, TypeDef};
+use crate::ir::{Field, Layout, Type, TypeDef};
 
 /// A run of fields that are read together, or one field.
 enum Part<'f> {
@@ -19,6 +19,7 @@ struct Locals {
     sink: Ident,
     trace: Ident,
     run: Ident,
+    each: Ident,
 }
 
 impl Emitter<'_> {
@@ -103,6 +104,7 @@ impl Emitter<'_> {
             sink: local("sink", fields),
             trace: local("trace", fields),
             run: local("run", fields),
+            each: local("each", fields),
         };
         let Locals {
             decoder,
@@ -116,7 +118,7 @@ impl Emitter<'_> {
             plain_codec(definition, &locals)
         } else {
             (
-                self.decode(fields, &parts, &locals),
+                self.decode(fields, &parts, &locals, None),
                 self.encode(&parts, &locals),
             )
         };
@@ -127,8 +129,10 @@ impl Emitter<'_> {
         } else {
             Default::default()
         };
+        let decode_each = self.decode_each(definition, fields, &locals);
         quote! {
             #fixed
+            #decode_each
             impl<'a> xdr::Decode<'a> for #name #lifetime {
                 #inline
                 fn decode(#decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
@@ -167,8 +171,70 @@ impl Emitter<'_> {
         parts
     }
 
-    fn decode(&self, fields: &[Field], parts: &[Part<'_>], locals: &Locals) -> TokenStream {
-        let Locals { decoder, run, .. } = locals;
+    /// Emits `decode_each_field` for each sequence of a struct whose elements are no plain fields.
+    fn decode_each(
+        &self,
+        definition: &TypeDef,
+        fields: &[Field],
+        locals: &Locals,
+    ) -> Option<TokenStream> {
+        if self.shape == Shape::Owned {
+            return None;
+        }
+        let name = ident(&definition.rust);
+        let Locals { decoder, each, .. } = locals;
+        let parts = self.parts(fields);
+        let methods: Vec<TokenStream> = fields
+            .iter()
+            .filter_map(|field| Some((field, self.lent_element(&field.ty)?)))
+            .map(|(field, element)| {
+                let method = ident(&format!("decode_each_{}", field.rust));
+                let doc = format!(
+                    " Decodes a value, and passes each element of `{}` to a function as soon as it \
+                     is decoded: one pass, where [`decode`](xdr::Decode::decode) and an iterator \
+                     are two. The function also gets the elements before an invalid one.",
+                    field.rust
+                );
+                let decode = self.decode(fields, &parts, locals, Some(field));
+                quote! {
+                    #[doc = #doc]
+                    ///
+                    /// # Errors
+                    /// As [`decode`](xdr::Decode::decode).
+                    #[inline]
+                    pub fn #method(
+                        #decoder: &mut xdr::Decoder<'a>,
+                        #each: impl ::core::ops::FnMut(&#element),
+                    ) -> xdr::Result<Self> { #decode }
+                }
+            })
+            .collect();
+        (!methods.is_empty()).then(|| quote!(impl<'a> #name<'a> { #(#methods)* }))
+    }
+
+    /// Returns the type of a sequence's elements, if they are worth one pass: elements of a fixed
+    /// size cost nothing in the first of two.
+    fn lent_element(&self, ty: &Type) -> Option<TokenStream> {
+        match self.schema.resolve(ty) {
+            Type::Array(element, _) if !self.schema.layout_of(element).plain => {
+                Some(self.ty(element))
+            }
+            Type::List(element) => Some(self.ty(element)),
+            _ => None,
+        }
+    }
+
+    /// Emits the decoding of all fields, and passes the elements of `lent` to a function.
+    fn decode(
+        &self,
+        fields: &[Field],
+        parts: &[Part<'_>],
+        locals: &Locals,
+        lent: Option<&Field>,
+    ) -> TokenStream {
+        let Locals {
+            decoder, run, each, ..
+        } = locals;
         // Fields are decoded in order. A run after the first part requires the fields before it to
         // be local variables.
         let in_place = !parts
@@ -180,8 +246,13 @@ impl Emitter<'_> {
         for part in parts {
             match part {
                 Part::Single(field) => {
-                    let (name, decode) =
-                        (ident(&field.rust), self.decode_value(&field.ty, decoder));
+                    let name = ident(&field.rust);
+                    let decode = if lent.is_some_and(|lent| lent.name == field.name) {
+                        let ty = self.ty(&field.ty);
+                        quote!(<#ty>::decode_each(#decoder, #each)?)
+                    } else {
+                        self.decode_value(&field.ty, decoder)
+                    };
                     if in_place {
                         members.push(quote!(#name: #decode));
                     } else {

@@ -172,6 +172,8 @@ impl Emitter<'_> {
         }
     }
 
+    /// Emits the decoding of a union. Each arm returns its value, which is then built in place: out
+    /// of the `match` it would be moved.
     fn union_decode(&self, union: &Union) -> TokenStream {
         let arms = self.schema.shared_arms(union).into_iter().map(|arms| {
             let content = arms[0]
@@ -183,7 +185,7 @@ impl Emitter<'_> {
             match (&names[..], content) {
                 ([name], content) => {
                     let content = content.map(|value| quote!((#value)));
-                    let value = quote!(Self::#name #content);
+                    let value = quote!(Ok(Self::#name #content));
                     match none {
                         None => quote!(#(#values)|* => #value,),
                         Some(none) => quote!(#(#values)|* => { #none #value }),
@@ -195,8 +197,8 @@ impl Emitter<'_> {
                         #none
                         let content = #content;
                         match which {
-                            #(#firsts => Self::#first(content),)*
-                            _ => Self::#last(content)
+                            #(#firsts => Ok(Self::#first(content)),)*
+                            _ => Ok(Self::#last(content))
                         }
                     })
                 }
@@ -204,7 +206,10 @@ impl Emitter<'_> {
             }
         });
         let other = match &union.default {
-            None => unknown_arm(),
+            None => {
+                let error = unknown();
+                quote!(_ => Err(#error),)
+            }
             Some(content) => {
                 let (which, name) = (self.default_which(union), default_name(union));
                 let none = self.no_item(union, content, &quote!(decoder.no_item();));
@@ -212,10 +217,10 @@ impl Emitter<'_> {
                     .as_ref()
                     .map(|(_, ty)| self.decode_content(ty))
                     .map(|value| quote!(, #value));
-                quote!(other => { #which #none Self::#name(which #content) })
+                quote!(other => { #which #none Ok(Self::#name(which #content)) })
             }
         };
-        quote!(Ok(match decoder.u32()? { #(#arms)* #other }))
+        quote!(match decoder.u32()? { #(#arms)* #other })
     }
 
     /// Returns `note` for an arm without an item, if the union consumes the memory for one.
@@ -287,7 +292,10 @@ impl Emitter<'_> {
             quote!(#(#values)|* => #skip)
         });
         let other = match &union.default {
-            None => unknown_arm(),
+            None => {
+                let error = unknown();
+                quote!(_ => return Err(#error),)
+            }
             Some(content) => {
                 let skip = skip(content);
                 match union.discriminant {
@@ -443,8 +451,7 @@ fn default_name(union: &Union) -> Ident {
     ident(if taken { "DefaultArm" } else { "Default" })
 }
 
-fn unknown_arm() -> TokenStream {
-    quote! {
-        _ => return Err(decoder.error_before(xdr::ErrorKind::InvalidDiscriminant, 4)),
-    }
+/// Returns the error of a discriminant without an arm.
+fn unknown() -> TokenStream {
+    quote!(decoder.error_before(xdr::ErrorKind::InvalidDiscriminant, 4))
 }

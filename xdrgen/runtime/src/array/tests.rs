@@ -4,7 +4,7 @@ use crate::testing::{
     Chunk, Segment, Tree, assert_consistent, assert_rejected, assert_round_trip, explain, trees,
     words, xdr_like,
 };
-use crate::{Array, Decode, Encode, Error, Limits, TooLong, Wire};
+use crate::{Array, Decode, Decoder, Encode, Error, Limits, TooLong, Wire};
 use proptest::prelude::*;
 use std::{format, vec::Vec};
 
@@ -180,4 +180,68 @@ fn fillers_accept_any_source() {
     assert_eq!(out, [7, 9, 9]);
     assert_eq!(Array::<u32>::from(&[5, 6]).copy_to_slice(&mut out), 2);
     assert_eq!(out, [5, 6, 9]);
+}
+
+/// What one pass over an array lends, and what it returns.
+fn each<'a, T: Decode<'a> + Clone + 'a>(bytes: &'a [u8]) -> (Vec<T>, Result<Vec<T>, Error>) {
+    let mut lent = Vec::new();
+    let mut d = Decoder::new(bytes);
+    let array = Array::<T>::decode_each(&mut d, |element| lent.push(element.clone()));
+    let array = array.and_then(|array| d.finish().map(|()| array.iter().collect()));
+    (lent, array)
+}
+
+#[test]
+fn one_pass_lends_the_elements_of_two() {
+    let bytes = words(&[2, 1, 1, 0, 5, 2, 1, 0, 6, 1, 0, 7]);
+    let array = Array::<Chunk<'_>>::from_bytes(&bytes).unwrap();
+    let elements: Vec<Chunk<'_>> = array.iter().collect();
+    assert_eq!(elements.len(), 2);
+    assert_eq!(each(&bytes), (elements.clone(), Ok(elements)));
+    assert_eq!(each::<u32>(&words(&[0])), (Vec::new(), Ok(Vec::new())));
+}
+
+#[test]
+fn one_pass_lends_the_elements_before_an_invalid_one() {
+    let bytes = words(&[3, 1, 0, 2]);
+    let error = Array::<bool>::from_bytes(&bytes).unwrap_err();
+    assert_eq!(each(&bytes), (Vec::from([true, false]), Err(error)));
+    for bytes in [words(&[u32::MAX]), words(&[1, 7, 9])] {
+        let error = Array::<u32>::from_bytes(&bytes).unwrap_err();
+        assert_eq!(each::<u32>(&bytes).1, Err(error), "{bytes:?}");
+    }
+    let cut = words(&[2, 1]);
+    assert_rejected::<Array<'_, u32>>(&cut, UnexpectedEnd, 4);
+    assert_eq!(
+        each::<u32>(&cut),
+        (Vec::from([1]), Err(Error::new(UnexpectedEnd, 8)))
+    );
+}
+
+#[test]
+fn one_pass_has_the_same_limits() {
+    let bytes = words(&[2, 1, 1, 0, 5, 2, 1, 0, 6, 1, 0, 7]);
+    for limits in [
+        Limits {
+            elements: 4,
+            ..Limits::DEFAULT
+        },
+        Limits {
+            elements: 5,
+            ..Limits::DEFAULT
+        },
+        Limits {
+            depth: 0,
+            ..Limits::DEFAULT
+        },
+        Limits {
+            depth: 1,
+            ..Limits::DEFAULT
+        },
+    ] {
+        let two = Array::<Chunk<'_>>::from_bytes_with(&bytes, &limits).map(|array| array.len());
+        let mut d = Decoder::with_limits(&bytes, &limits).unwrap();
+        let one = Array::<Chunk<'_>>::decode_each(&mut d, |_| {}).map(|array| array.len());
+        assert_eq!(one, two, "{limits:?}");
+    }
 }

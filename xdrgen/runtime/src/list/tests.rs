@@ -3,7 +3,7 @@ use crate::testing::{
     Chunk, Segment, Tree, assert_consistent, assert_rejected, assert_round_trip, explain, trees,
     words, xdr_like,
 };
-use crate::{Decode, Error, Limits, List};
+use crate::{Decode, Decoder, Error, Limits, List};
 use proptest::prelude::*;
 use std::{format, vec::Vec};
 
@@ -86,5 +86,22 @@ proptest! {
     fn skip_accepts_what_decode_accepts(bytes in xdr_like()) {
         assert_consistent::<List<'_, u32>>(&bytes);
         assert_consistent::<List<'_, List<'_, bool>>>(&bytes);
+    }
+}
+
+#[test]
+fn one_pass_lends_the_elements_of_two() {
+    let cases: [(&[u32], &[u32]); 4] = [
+        (&[0], &[]),
+        (&[1, 7, 1, 8, 0], &[7, 8]),
+        (&[1, 7, 1], &[7]),
+        (&[1, 7, 2], &[7]),
+    ];
+    for (message, expected) in cases {
+        let bytes = words(message);
+        let mut lent = Vec::new();
+        let one = List::<u32>::decode_each(&mut Decoder::new(&bytes), |x| lent.push(*x));
+        assert_eq!(one, List::<u32>::from_bytes(&bytes));
+        assert_eq!(lent, expected);
     }
 }
