@@ -2,14 +2,6 @@
 //!
 //! The seed comes from the system and is printed. `NFS_MODEL_SEED` repeats a run, and
 //! `NFS_MODEL_STEPS` sets its length.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "sizes and numbers are small"
-)]
-
-#[path = "backends/mod.rs"]
-mod backends;
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
@@ -25,7 +17,7 @@ use rpcrdma_nfs::nfs3::{
 };
 use rpcrdma_nfs::{FileSystem, router};
 
-use backends::{Expected, Offer, Work, on_memory};
+use crate::backends::{Expected, Offer, Work, on_memory};
 
 /// xorshift64*.
 struct Random(u64);
@@ -481,7 +473,7 @@ fn a_server_matches_the_model() {
     on_memory(&run, 0o755);
     #[cfg(all(feature = "host", target_os = "linux"))]
     for kernel_handles in [true, false] {
-        backends::host::on_host(&run, 0o755, kernel_handles);
+        crate::backends::host::on_host(&run, 0o755, kernel_handles);
     }
 }
 

@@ -1,9 +1,5 @@
 //! The service over RDMA, with the software fabric: the DDP-eligible data of RFC 8267, section 4,
 //! in chunks, and long replies.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "backends/mod.rs"]
-mod backends;
 
 use oncrpc::xdr::{Opaque, Text};
 use oncrpc::{AuthSys, CallOptions};
@@ -19,7 +15,7 @@ use rpcrdma_nfs::{FileSystem, router};
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, ServerConfig, connect, serve};
 
-use backends::{Expected, Offer, Work, on_memory};
+use crate::backends::{Expected, Offer, Work, on_memory};
 
 fn fh(handle: &[u8]) -> NfsFh3<'_> {
     NfsFh3 {
@@ -70,7 +66,7 @@ fn over_rdma(test: impl AsyncFn(&Nfs, &[u8])) {
     let test = OverRdma(test);
     on_memory(&test, 0o755);
     #[cfg(all(feature = "host", target_os = "linux"))]
-    backends::host::on_host(&test, 0o755, true);
+    crate::backends::host::on_host(&test, 0o755, true);
 }
 
 async fn create(nfs: &Nfs, dir: &[u8], name: &str) -> Vec<u8> {

@@ -1,5 +1,4 @@
 //! Registration with an rpcbind of each version, over TCP (RFC 1833).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};

@@ -14,7 +14,7 @@ use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, connect, serve};
 
 use crate::backends::Offer;
 use crate::chunk_counts::{self, reads_and_writes, record, row};
-use crate::support::{Nfs, file, mode, options, pattern};
+use crate::client::support::{Nfs, file, mode, options, pattern};
 
 type Row = chunk_counts::Row<Nfs>;
 

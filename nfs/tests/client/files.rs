@@ -3,7 +3,7 @@
 use rpcrdma_nfs::client::TransferLimits;
 use rpcrdma_nfs::nfs3::{Nfsstat3, StableHow};
 
-use crate::support::{everywhere, file, pattern};
+use crate::client::support::{everywhere, file, pattern};
 
 fn limits(most: u32) -> TransferLimits {
     let mut limits = TransferLimits::DEFAULT;

@@ -7,7 +7,7 @@ use rpcrdma_nfs::nfs3::{
     ACCESS3_EXECUTE, ACCESS3_READ, Ftype3, Mknoddata3, Nfsstat3, Sattr3, SetSize3,
 };
 
-use crate::support::{everywhere, file, mode};
+use crate::client::support::{everywhere, file, mode};
 
 #[test]
 fn objects_are_created_found_and_removed() {

@@ -9,7 +9,7 @@ use rpcrdma_nfs::nfs3::{
 };
 
 use crate::backends::Offer;
-use crate::support::{
+use crate::service::support::{
     World, assert_unchanged, each_transport, each_transport_of_memory, fh, mode, open, user,
 };
 

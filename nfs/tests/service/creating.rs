@@ -6,7 +6,7 @@ use rpcrdma_nfs::nfs3::{
     Nfstime3, Sattr3, SetMtime, SetSize3, Specdata3, Symlink3args, Symlinkdata3,
 };
 
-use crate::support::{
+use crate::service::support::{
     World, assert_unchanged, attributes_of, each_transport, handle_of, mode, open, place, user,
 };
 

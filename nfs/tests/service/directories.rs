@@ -4,7 +4,9 @@ use oncrpc::xdr::Wire as _;
 use rpcrdma_nfs::nfs3::owned::{Readdir3res, Readdir3resok, Readdirplus3res};
 use rpcrdma_nfs::nfs3::{Fattr3, Nfsstat3, Readdir3args, Readdirplus3args, Remove3args};
 
-use crate::support::{World, attributes_of, each_transport, fh, handle_of, open, place, user};
+use crate::service::support::{
+    World, attributes_of, each_transport, fh, handle_of, open, place, user,
+};
 
 async fn part(
     world: &World,

@@ -16,8 +16,8 @@ use rpcrdma_nfs::{
     Export, ExportSettings, ExportTable, FileSystem, MemoryFileSystem, Network, Squash, router,
 };
 
-use crate::procedures::statuses;
-use crate::support::{Handle, World, fh, mode, place};
+use crate::service::procedures::statuses;
+use crate::service::support::{Handle, World, fh, mode, place};
 
 fn memory() -> MemoryFileSystem {
     MemoryFileSystem::new(1 << 20).root_owner(0, 0, 0o777)

@@ -4,8 +4,8 @@
 use rpcrdma_nfs::nfs3::{Nfsstat3, Remove3args, Rmdir3args};
 use rpcrdma_nfs::{FileSystem as _, MemoryFileSystem};
 
-use crate::procedures::statuses;
-use crate::support::{World, each_transport, open, place};
+use crate::service::procedures::statuses;
+use crate::service::support::{World, each_transport, open, place};
 
 async fn assert_all(world: &World, handle: &[u8], expected: &[Nfsstat3]) {
     for (name, status) in statuses(world, handle).await {

@@ -9,7 +9,7 @@ use rpcrdma_nfs::nfs3::{
     Getattr3args, Nfsstat3, Pathconf3args,
 };
 
-use crate::support::{attributes_of, each_transport, each_transport_of_memory, fh, open};
+use crate::service::support::{attributes_of, each_transport, each_transport_of_memory, fh, open};
 
 #[test]
 fn only_null_needs_no_credentials() {

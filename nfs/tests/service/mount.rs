@@ -6,7 +6,7 @@ use rpcrdma_nfs::mount3::Mountstat3;
 use rpcrdma_nfs::mount3::owned::Mountres3;
 
 use crate::backends::Offer;
-use crate::support::{Handle, World, each_transport, open};
+use crate::service::support::{Handle, World, each_transport, open};
 
 async fn mnt(world: &World, path: &str) -> Result<Handle, Mountstat3> {
     let path = Text::new(path).unwrap();

@@ -5,7 +5,7 @@ use rpcrdma_nfs::nfs3::{
     Remove3args, Rename3args, Rmdir3args, Sattr3, Symlink3args, Symlinkdata3,
 };
 
-use crate::support::{World, each_transport, fh, open, place};
+use crate::service::support::{World, each_transport, fh, open, place};
 
 /// Returns the status of each procedure that takes a name.
 async fn statuses(world: &World, name: &[u8]) -> Vec<Nfsstat3> {

@@ -7,7 +7,7 @@ use rpcrdma_nfs::nfs3::{
     Sattrguard3, Setattr3args, Symlink3args, Symlinkdata3,
 };
 
-use crate::support::{World, fh, mode, place, write_args};
+use crate::service::support::{World, fh, mode, place, write_args};
 
 /// Returns the status of every procedure with arguments that are valid except for the handle.
 /// RENAME and LINK appear twice: with the handle first, and with the handle second after that of

@@ -5,7 +5,7 @@ use rpcrdma_nfs::nfs3::{
     Ftype3, Lookup3args, Nfsstat3, Read3args, Readlink3args, Sattr3, Symlink3args, Symlinkdata3,
 };
 
-use crate::support::{attributes_of, each_transport, fh, open, place, user};
+use crate::service::support::{attributes_of, each_transport, fh, open, place, user};
 
 #[test]
 fn lookup_finds_names_and_directories() {

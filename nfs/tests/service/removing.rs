@@ -3,7 +3,7 @@
 use rpcrdma_nfs::nfs3::owned::{Link3res, Remove3res, Rename3res, Rmdir3res};
 use rpcrdma_nfs::nfs3::{Link3args, Nfsstat3, Remove3args, Rename3args, Rmdir3args};
 
-use crate::support::{
+use crate::service::support::{
     World, assert_unchanged, attributes_of, each_transport, fh, open, place, user,
 };
 

@@ -3,7 +3,7 @@
 use rpcrdma_nfs::nfs3::owned::{Commit3res, Write3res};
 use rpcrdma_nfs::nfs3::{Commit3args, Nfsstat3, StableHow, Write3args};
 
-use crate::support::{
+use crate::service::support::{
     World, attributes_of, each_transport, each_transport_of_memory, fh, open, user, write_args,
 };
 
@@ -148,7 +148,7 @@ fn memory_is_bounded_and_released() {
         assert!(offset > 60 << 20 && offset <= 64 << 20, "{offset}");
         assert_eq!(world.attributes(&file).await.unwrap().size, offset);
         let args = rpcrdma_nfs::nfs3::Remove3args {
-            object: crate::support::place(&world.root, b"file"),
+            object: crate::service::support::place(&world.root, b"file"),
         };
         world.nfs.remove(&args).await.unwrap();
         let file = world.file(&world.root, "other", 0o644).await;

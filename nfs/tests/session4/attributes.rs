@@ -8,8 +8,8 @@ use rpcrdma_nfs::nfs4::{
 };
 use rpcrdma_nfs::nfs4_client::{Nfs4Compound, Nfs4Open, Nfs4OpenFile, Nfs4SetAttributes};
 
-use crate::server::Trick;
-use crate::{ALL, Carrier, World, run};
+use crate::session4::server::Trick;
+use crate::session4::{ALL, Carrier, World, run};
 
 const CHANGE: u32 = 1 << FATTR4_CHANGE;
 const SIZE: u32 = 1 << FATTR4_SIZE;

@@ -7,7 +7,7 @@ use rpcrdma_nfs::nfs4::owned::{NfsFh4, NfsResop4, Read4res};
 use rpcrdma_nfs::nfs4_client::{Nfs4Compound, Nfs4Results};
 
 use crate::chunk_counts::{self, reads_and_writes, record, row};
-use crate::{ALL, Carrier, NOBODY, RDMA, World, run};
+use crate::session4::{ALL, Carrier, NOBODY, RDMA, World, run};
 
 impl World {
     /// Data in memory of the transport.

@@ -10,7 +10,7 @@ use rpcrdma_nfs::nfs4::{
     Nfsstat4 as Status,
 };
 
-use crate::{Carrier, World, run};
+use crate::session4::{Carrier, World, run};
 
 /// CB_COMPOUND with arguments that are no value of their XDR type.
 struct RawCompound;

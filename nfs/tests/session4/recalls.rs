@@ -9,7 +9,7 @@ use rpcrdma_nfs::nfs4::{
 };
 use rpcrdma_nfs::nfs4_client::{Nfs4Open, Nfs4OpenFile, Nfs4Recall};
 
-use crate::{ALL, Carrier, World, run};
+use crate::session4::{ALL, Carrier, World, run};
 
 impl World {
     pub(crate) async fn write_delegated(&self, name: &str) -> Nfs4OpenFile {

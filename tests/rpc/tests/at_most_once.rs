@@ -1,8 +1,6 @@
 //! Calls that must not be executed twice, over TCP.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -11,19 +9,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::support::counting::Counting;
+use crate::support::random::Rng;
+use crate::support::tcp::{
+    connect_from, cut, exchange, fail_call, get_call, put_call, read_record, send_record,
+    serve_router,
+};
+use crate::support::{ALWAYS, Store, run, run_within, until};
 use oncrpc::tcp::{ClientConfig, Server, channel};
 use oncrpc::{
     CallError, CallErrorKind, CallOptions, ConnectionPlacement, Execution, ReplyCache,
     ReplyCacheConfig, Resend, Router, ServerControl,
 };
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client};
-use support::counting::Counting;
-use support::random::Rng;
-use support::tcp::{
-    connect_from, cut, exchange, fail_call, get_call, put_call, read_record, send_record,
-    serve_router,
-};
-use support::{ALWAYS, Store, run, run_within, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

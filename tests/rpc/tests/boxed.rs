@@ -1,18 +1,15 @@
 //! A client whose transport is chosen at run time.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::support::{Store, assert_error, found, key, put, run, until};
 use kv1::Client;
 use oncrpc::tower::TowerTransport;
 use oncrpc::{BoxedTransport, Execution, Router, ServerControl, loopback, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, ServerBuilder, connect};
-use support::{Store, assert_error, found, key, put, run, until};
 use tower::ServiceBuilder;
 
 /// One variable has a channel over RDMA, over TCP, in memory, and below layers of tower.

@@ -1,12 +1,10 @@
 //! Servers that call their clients (RFC 8167).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{Store, assert_error, found, key, put, run, until};
 use kv1::{Client, GetResults, Service};
 use oncrpc::xdr::Text;
 use oncrpc::{
@@ -22,7 +20,6 @@ use rpcrdma_verbs::provider::software::{Fabric, Faults};
 use rpcrdma_verbs::{
     ClientConfig, RunningServer, ServerConfig, connect, connect_with_services, serve,
 };
-use support::{Store, assert_error, found, key, put, run, until};
 
 /// A server whose procedures call the client.
 #[derive(Default)]

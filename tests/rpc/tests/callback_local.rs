@@ -1,7 +1,4 @@
 //! Calls of a server to its client, with drivers that the test turns.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -9,6 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use crate::support::assert_error;
 use kv1::{Client, Fail, GetResults, LocalService};
 use oncrpc::xdr::Text;
 use oncrpc::{CallError, Context, Execution, PendingCall, Router, RpcError};
@@ -19,7 +17,6 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
-use support::assert_error;
 
 type Device = SoftwareDevice;
 type Channel = LocalChannel<Device>;

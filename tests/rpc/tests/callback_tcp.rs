@@ -1,13 +1,13 @@
 //! Servers that call their clients over TCP, with peers that send arbitrary messages.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::tcp::{cut, fail_call, put_call, read_record, send_record};
+use crate::support::{Store, assert_error, run, until};
 use kv1::{Client, GetResults, Service};
 use oncrpc::xdr::Text;
 use oncrpc::{
@@ -16,8 +16,6 @@ use oncrpc::{
 };
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use support::tcp::{cut, fail_call, put_call, read_record, send_record};
-use support::{Store, assert_error, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;

@@ -1,11 +1,9 @@
 //! Services whose results are borrowed, owned, or either of them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::support::run;
 use catalog1::{
     Client, CoverResults, ListResults, LocalService, NameResults, PairResults, PicturesResults,
     Service, ShortenResults,
@@ -22,7 +20,6 @@ use rpcrdma_rpc_tests::catalog::{
 };
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, ServerConfig, connect, serve};
-use support::run;
 
 struct Catalog {
     name: String,

@@ -1,23 +1,21 @@
 //! The control of a server over TCP: which clients may connect, and the limits.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::support::tcp::{
+    connect_from, cut, exchange, fail_call, read_record, send_record, serve, serve_router,
+};
+use crate::support::{Store, run, until};
 use kv1::Client;
 use oncrpc::tcp::connect;
 use oncrpc::{
     CallErrorKind, Channel, Execution, Limit, ReplyStatus, Router, ServerControl, ServerLimits,
 };
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use support::tcp::{
-    connect_from, cut, exchange, fail_call, read_record, send_record, serve, serve_router,
-};
-use support::{Store, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 async fn client(address: SocketAddr) -> Client<Channel> {

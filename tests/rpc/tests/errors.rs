@@ -1,8 +1,6 @@
 //! Every error of the tutorial's table, with its complete text, over TCP and over RDMA.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support;
 use std::fs;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};
@@ -11,6 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::support::rdma::Running;
+use crate::support::table::{assert_documented, rows};
+use crate::support::{Store, assert_error, iwarp, put, run, until};
 use kv1::Client;
 use oncrpc::xdr::{Procedure, Text};
 use oncrpc::{
@@ -20,9 +21,6 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::{self, kv1};
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
 use rpcrdma_verbs::{ClientConfig, ServerBuilder, ServerConfig, channel};
-use support::rdma::Running;
-use support::table::{assert_documented, rows};
-use support::{Store, assert_error, iwarp, put, run, until};
 use tokio::io::AsyncWriteExt as _;
 
 fn rdma(protocol: Config) -> Running {

@@ -1,16 +1,13 @@
 //! Peers that mean harm, over TCP: what they take, and what others notice of them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::support::attack::{self, AttackedRouter, CONNECTIONS, MIB, Transport, hostile};
+use crate::support::tcp::{fail_call, get_call, send_record};
 use oncrpc::tcp::{Server, connect};
 use oncrpc::{Channel, Limit, ServerControl, ServerStats};
-use support::attack::{self, AttackedRouter, CONNECTIONS, MIB, Transport, hostile};
-use support::tcp::{fail_call, get_call, send_record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[derive(Clone, Copy)]

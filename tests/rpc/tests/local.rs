@@ -1,13 +1,11 @@
 //! Typed clients on a driver that the test turns.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::support::{ALWAYS, Store, assert_error, key, put};
 use kv1::{Client, Get, GetResults};
 use oncrpc::xdr::{Item, Text};
 use oncrpc::{
@@ -23,7 +21,6 @@ use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
 use rpcrdma_verbs::{
     CompletedCall, LocalChannel, LocalEvent, LocalServer, RunningServer, ServerConfig, serve,
 };
-use support::{ALWAYS, Store, assert_error, key, put};
 use tokio::sync::oneshot;
 
 type Device = SoftwareDevice;

@@ -1,13 +1,11 @@
 //! The control of a server on a driver that the test drives, without a runtime.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::support::{Store, assert_error};
 use kv1::{Client, Fail};
 use oncrpc::{Execution, Limit, PendingCall, Router, ServerControl, ServerLimits};
 use rpcrdma_proto::connection::Config;
@@ -16,7 +14,6 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
-use support::{Store, assert_error};
 
 /// How long something may take that does not end by itself.
 const LONG: Duration = Duration::from_secs(30);

@@ -1,13 +1,11 @@
 //! Typed clients and services in one process.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::support::{Store, assert_error, found, key, put, run};
 use kv1::Client;
 use oncrpc::xdr::{Item, SharedBytes};
 use oncrpc::{
@@ -15,7 +13,6 @@ use oncrpc::{
     Router, RpcError, loopback,
 };
 use rpcrdma_rpc_tests::kv::kv::{kv1, kv3};
-use support::{Store, assert_error, found, key, put, run};
 
 /// A client of a store in this process.
 fn client() -> (Client<Channel>, Arc<Store>) {

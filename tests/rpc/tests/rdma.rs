@@ -1,20 +1,17 @@
 //! Typed clients and services over RDMA.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::support::{Store, assert_error, found, key, many_tasks_share, put, run};
 use kv1::Client;
 use oncrpc::xdr::Item;
 use oncrpc::{AuthSys, Channel, Execution, Router};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{self, ClientConfig, RunningServer, ServerConfig, connect, serve};
-use support::{Store, assert_error, found, key, many_tasks_share, put, run};
 
 struct Running {
     fabric: Arc<Fabric>,

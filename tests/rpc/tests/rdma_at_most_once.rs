@@ -1,13 +1,13 @@
 //! Calls that must not be executed twice, over RDMA.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::support::counting::Counting;
+use crate::support::random::Rng;
+use crate::support::{ALWAYS, Store, run, run_within, until};
 use kv1::Client;
 use oncrpc::{
     CallErrorKind, CallOptions, Channel, Execution, ReplyCache, Resend, Router, ServerControl,
@@ -17,9 +17,6 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
 use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
-use support::counting::Counting;
-use support::random::Rng;
-use support::{ALWAYS, Store, run, run_within, until};
 
 /// Serves a service with a reply cache on this number of threads.
 async fn start<S: kv1::Service + Clone>(

@@ -1,17 +1,15 @@
 //! The control of a server over RDMA: which clients may connect, and the limits.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::support::rdma::Running;
+use crate::support::{assert_error, run, until};
 use kv1::Client;
 use oncrpc::{Channel, Execution, Limit, Router, ServerControl, ServerLimits, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::{ClientConfig, ServerConfig};
-use support::rdma::Running;
-use support::{assert_error, run, until};
 
 fn start(control: &ServerControl) -> Running {
     support::rdma::start(ServerConfig::new().control(control))

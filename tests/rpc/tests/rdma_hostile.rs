@@ -2,9 +2,6 @@
 //!
 //! They speak iWARP over TCP (RFC 5040, 5041 and 5044) and RPC-over-RDMA Version One (RFC 8166) by
 //! hand: no device of ours would do what they do.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -13,16 +10,16 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::support::attack::{
+    self, AttackedRouter, CONNECTIONS, Heavy, LARGE, LARGE_RESULT, MIB, SLOW, Transport, hostile,
+};
+use crate::support::iwarp::{NONE, device, message, read_segment, send, set_up};
+use crate::support::tcp::{fail_call, get_call, put_call};
+use crate::support::{put, run, until};
 use kv1::Client;
 use oncrpc::{Channel, Limit, Router, ServerControl, ServerLimits, ServerStats};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
-use support::attack::{
-    self, AttackedRouter, CONNECTIONS, Heavy, LARGE, LARGE_RESULT, MIB, SLOW, Transport, hostile,
-};
-use support::iwarp::{NONE, device, message, read_segment, send, set_up};
-use support::tcp::{fail_call, get_call, put_call};
-use support::{put, run, until};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 

@@ -1,20 +1,17 @@
 //! The chunks into which the reply to a retransmitted call is transferred: those of the
 //! retransmission, and not those of the call that is being executed.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::support::iwarp::{device, message, read_segment, send, set_up};
+use crate::support::{run, until};
 use echo1::{EchoResults, ReadResults};
 use oncrpc::{Context, ReplyCache, Router, RpcError};
 use rpcrdma_rpc_tests::cached_echo::echo::{PROGRAM, echo1};
 use rpcrdma_rpc_tests::cached_echo::{Block, owned};
 use rpcrdma_verbs::{ServerConfig, serve};
-use support::iwarp::{device, message, read_segment, send, set_up};
-use support::{run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

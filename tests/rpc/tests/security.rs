@@ -1,8 +1,5 @@
 //! Calls with a security flavor that has contexts, sequence numbers, signed headers, and encrypted
 //! arguments and results, like RPCSEC_GSS (RFC 2203), but with toy ciphers.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -10,6 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::tcp::{read_record, send_record};
+use crate::support::{Store, assert_error, found, key, put, run, until};
 use kv1::Client;
 use oncrpc::protocol::{AuthStat, OpaqueAuth};
 use oncrpc::tcp::{self, connect};
@@ -22,8 +21,6 @@ use oncrpc::{
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::{PROGRAM, kv1};
 use rpcrdma_verbs::provider::software::Fabric;
-use support::tcp::{read_record, send_record};
-use support::{Store, assert_error, found, key, put, run, until};
 use tokio::net::{TcpListener, TcpStream};
 
 const FLAVOR: u32 = 0x7261;

@@ -1,11 +1,12 @@
 //! Typed clients and services over TCP.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::support::tcp::{
+    Running, connect_from, cut, exchange, get_call, put_call, read_record, serve, serve_with,
+};
+use crate::support::{ALWAYS, Store, assert_error, found, key, many_tasks_share, put, run};
 use kv1::Client;
 use oncrpc::tcp::{ClientConfig, Server, ServerConfig, channel, connect, connect_with};
 use oncrpc::xdr::Item;
@@ -13,10 +14,6 @@ use oncrpc::{
     CallErrorKind, CallOptions, Channel, Execution, Resend, Router, ServerControl, ServerLimits,
 };
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use support::tcp::{
-    Running, connect_from, cut, exchange, get_call, put_call, read_record, serve, serve_with,
-};
-use support::{ALWAYS, Store, assert_error, found, key, many_tasks_share, put, run};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 

@@ -1,18 +1,14 @@
 //! Several calls, and several replies, are written in one system call.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use crate::support::Store;
 use kv1::Client;
 use oncrpc::tcp::{Server, connect};
 use oncrpc::{ReplyCacheConfig, Router};
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use support::Store;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 

@@ -1,7 +1,4 @@
 //! A server on several threads, at one address.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::cell::Cell;
 use std::num::NonZeroUsize;
@@ -11,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use crate::support::tcp::{connect_from, cut, fail_call, send_record};
+use crate::support::{run, until};
 use kv1::{Client, GetResults, LocalService, Service};
 use oncrpc::xdr::Text;
 use oncrpc::{
@@ -23,8 +22,6 @@ use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
-use support::tcp::{connect_from, cut, fail_call, send_record};
-use support::{run, until};
 
 /// The service of one thread: FAIL returns the thread's number.
 struct Numbered {

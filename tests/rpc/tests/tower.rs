@@ -1,7 +1,4 @@
 //! Typed clients over layers of tower.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::support::{Store, assert_error, found, key, put, run, until};
 use kv1::Client;
 use oncrpc::tower::TowerTransport;
 use oncrpc::{
     CallError, CallErrorKind, Channel, Execution, ReceivedMessage, Request, Router, loopback,
 };
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use support::{Store, assert_error, found, key, put, run, until};
 use tower::ServiceBuilder;
 use tower::retry::Policy;
 

@@ -1,12 +1,10 @@
 //! The XIDs of clients begin at random: a server with a reply cache takes equal calls of two
 //! clients, or of a client that was started again, for retransmissions.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::env;
 use std::process::Command;
 
+use crate::support::run;
 use kv1::{Client, GetResults, Service};
 use oncrpc::xdr::Text;
 use oncrpc::{Channel, Context, Router, RpcError, tcp};
@@ -14,7 +12,6 @@ use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::{ClientConfig, ServerBuilder, channel};
-use support::run;
 
 /// Returns the XID of each FAIL.
 #[derive(Clone)]
@@ -70,7 +67,7 @@ fn xids_begin_at_random() {
     }
     for _ in 0..2 {
         let mut other = Command::new(env::current_exe().unwrap());
-        other.args(["--exact", "xids_begin_at_random", "--nocapture"]);
+        other.args(["--exact", "xids::xids_begin_at_random", "--nocapture"]);
         let printed = other.env(OTHER, "1").output().unwrap().stdout;
         let printed = String::from_utf8(printed).unwrap();
         let line = printed.lines().find_map(|line| line.strip_prefix("xids: "));

@@ -1,11 +1,5 @@
 //! The cost of an RPC: exact counts of allocations, copies, work requests and completions.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "the numbers of a test are small"
-)]
-
 use oncrpc::xdr::SharedBytes;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::RtrExtConfig;

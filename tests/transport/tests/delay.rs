@@ -1,7 +1,5 @@
 //! Calls over a fabric with a delay. Each end sleeps in a separate thread.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;

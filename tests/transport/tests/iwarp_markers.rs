@@ -2,7 +2,6 @@
 //!
 //! What stands between both ends requires markers of each in the other's name, checks them, and
 //! takes them out.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

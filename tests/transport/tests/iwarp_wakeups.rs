@@ -1,5 +1,4 @@
 //! Ends over iWARP that sleep while the other works: the rest of a transfer wakes them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

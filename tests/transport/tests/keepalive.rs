@@ -1,11 +1,5 @@
 //! Keep-alive: idle connections stay, and connections to dead peers end.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "the numbers of a test are small"
-)]
-
 use std::time::{Duration, Instant};
 
 use oncrpc::PendingCall;

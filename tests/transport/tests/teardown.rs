@@ -2,12 +2,6 @@
 //! retained data do not change. Under AddressSanitizer (`.ci/asan`) this shows that no memory is
 //! used after it is freed. The tests run on the software fabric, and over iWARP.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "the numbers of a test are small"
-)]
-
 use std::sync::{Mutex, PoisonError};
 
 use oncrpc::PendingCall;

@@ -1,6 +1,5 @@
 //! Captures of iWARP connections, as tshark decodes them: MPA, DDP and RDMAP, RPC-over-RDMA Version
 //! One, and ONC RPC.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

@@ -12,7 +12,7 @@ use rpcrdma_nfs::nfs3::{Sattr3, Sattrguard3, SetMode3, SetSize3};
 use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
 
 use crate::backends::host::{HostDir, is_root};
-use crate::support::{World, fh, handle_of, place, with_host, write_args};
+use crate::service::support::{World, fh, handle_of, place, with_host, write_args};
 
 const GIB: u64 = 1 << 30;
 

@@ -7,7 +7,7 @@ use rpcrdma_nfs::nfs3::Nfsstat3;
 use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
 
 use crate::backends::host::{HostDir, is_root};
-use crate::support::{World, with_host};
+use crate::service::support::{World, with_host};
 
 fn open(dir: &HostDir, key: &HandleKey, kernel_handles: bool) -> HostFileSystem {
     let config = HostConfig::new(key.clone()).kernel_handles(kernel_handles);

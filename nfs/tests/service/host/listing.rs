@@ -7,7 +7,7 @@ use rpcrdma_nfs::nfs3::owned::Readdir3res;
 use rpcrdma_nfs::nfs3::{Readdir3args, Remove3args};
 
 use crate::backends::host::{HostDir, skipped};
-use crate::support::{World, fh, place, with_host};
+use crate::service::support::{World, fh, place, with_host};
 
 const ENTRIES: usize = 10_000;
 

@@ -12,7 +12,7 @@ use rpcrdma_nfs::nfs3::{
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::backends::host::HostDir;
-use crate::support::{World, fh, place, with_host};
+use crate::service::support::{World, fh, place, with_host};
 
 /// The duration of a race.
 const TIME: Duration = Duration::from_secs(2);

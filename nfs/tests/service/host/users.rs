@@ -15,7 +15,7 @@ use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::backends::host::{HostDir, is_root};
-use crate::support::{World, fh, mode, place, user, with_host, write_args};
+use crate::service::support::{World, fh, mode, place, user, with_host, write_args};
 
 async fn create(world: &World, name: &str, who: AuthSys) -> Nfsstat3 {
     let args = Create3args {

@@ -1,10 +1,7 @@
 //! The service with its generated clients, over the loopback transport and over TCP. The expected
 //! results come from RFC 1813, whose sections the tests name.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attributes;
-#[path = "../backends/mod.rs"]
-mod backends;
 mod creating;
 mod directories;
 mod exports;

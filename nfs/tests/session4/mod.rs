@@ -1,10 +1,7 @@
 //! Sessions, slots and the back channel of the NFSv4.1 client, with a server that follows RFC 8881:
 //! over TCP, and over RDMA on the software fabric.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attributes;
-#[path = "../chunk_counts/mod.rs"]
-mod chunk_counts;
 mod chunks;
 mod compounds;
 mod recalls;
