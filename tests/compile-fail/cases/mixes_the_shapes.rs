@@ -5,7 +5,12 @@ use xdrgen_fixtures::rpc;
 use xdrgen_runtime::Decode;
 
 fn header(chunks: v2::owned::ChunkLists) -> v2::XprtHdr<'static> {
-    v2::XprtHdr { xid: 1, vers: 2, credit: 3, body: v2::Body::Msg(chunks) }
+    v2::XprtHdr {
+        xid: 1,
+        vers: 2,
+        credit: 3,
+        body: v2::Body::Msg(chunks),
+    }
 }
 
 fn reads(entries: Vec<v2::ReadSegment>) -> v2::ReadListItems<'static> {

@@ -19,8 +19,12 @@ fn body(body: Body<'_>) -> bool {
 
 fn operation(info: OptInfo<'_>) -> bool {
     match info {
-        OptInfo::Connprop(_) | OptInfo::Reqprop(_) | OptInfo::Resprop(_) | OptInfo::Updprop(_) => true,
-        OptInfo::Xmtreq(_) | OptInfo::Xmtresp(_) | OptInfo::Xmtcont(_) | OptInfo::Repterr(_) => false,
+        OptInfo::Connprop(_) | OptInfo::Reqprop(_) | OptInfo::Resprop(_) | OptInfo::Updprop(_) => {
+            true
+        }
+        OptInfo::Xmtreq(_) | OptInfo::Xmtresp(_) | OptInfo::Xmtcont(_) | OptInfo::Repterr(_) => {
+            false
+        }
     }
 }
 

@@ -8,7 +8,9 @@ fn opaque() -> kinds::Handle<'static> {
 }
 
 fn text() -> kinds::Name<'static> {
-    Text { bytes: b"nine char" }
+    Text {
+        bytes: b"nine char",
+    }
 }
 
 fn main() {
