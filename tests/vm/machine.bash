@@ -4,9 +4,11 @@
 # The console is a serial port, for the kernel and for errors of init. Output and reports use two
 # separate ports, so that no kernel message is mixed into them.
 
-# Gets the cached files of a set-up: sets setup, device, kernel, programs and more_archives.
+# Gets the cached files of a set-up: sets setup, device, kernel, programs and more_archives,
+# and the number of processors.
 prepare() {
     setup=$1
+    processors=2
     device=${setup%%-*}0
     need qemu-system-x86 cpio
     kernel=$("$here/image" "kernel-${setup##*-}")
@@ -86,7 +88,7 @@ boot() {
     mkfifo "$folder/output"
     cat "$folder/output" &
     reader=$!
-    timeout -k 5 "$limit" qemu-system-x86_64 -machine q35 -accel "${RPCRDMA_VM_ACCEL:-tcg,thread=multi}" -cpu max,-erms,-fsrm -m 2048 -smp 2 \
+    timeout -k 5 "$limit" qemu-system-x86_64 -machine q35 -accel "${RPCRDMA_VM_ACCEL:-tcg,thread=multi}" -cpu max,-erms,-fsrm -m 2048 -smp "$processors" \
         -nodefaults -no-user-config -display none -no-reboot -pidfile "$folder/pid" \
         -kernel "$kernel/vmlinuz" -initrd "$folder/initrd" \
         -append "console=ttyS0 panic=-1 oops=panic loglevel=5 tsc=reliable $lean" \

@@ -28,13 +28,19 @@ pub(super) type Event<D> =
 /// Polls until there is a value.
 pub(super) fn until<T>(what: &str, mut try_once: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
+    let mut tries = 0u32;
     loop {
         if let Some(found) = try_once() {
             return found;
         }
         assert!(began.elapsed() < TIMEOUT, "it takes too long: {what}");
-        // A software device may need this processor.
-        std::thread::yield_now();
+        // A software device may need this processor, and an emulated machine the host's.
+        if tries < 64 {
+            tries += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 }
 
