@@ -83,12 +83,30 @@ fn each_code_is_reported() {
     }
 }
 
+/// Divides a sentence into lines of at most 100 columns.
+fn wrapped(text: &str) -> String {
+    let (mut wrapped, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column + 1 + width > 100 {
+            wrapped.push('\n');
+            column = 0;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped += word;
+        column += width;
+    }
+    wrapped
+}
+
 /// Returns the page of all codes: the meaning of each, and its example with the report.
 fn page() -> String {
     let mut page = PAGE_HEADER.to_owned();
     for code in Code::ALL {
         let files = example(*code).expect("each code has an example");
-        page += &format!("\n## `{code}`\n\n{}\n", code.explanation());
+        page += &format!("\n## `{code}`\n\n{}\n", wrapped(code.explanation()));
         let level = match code.default_level() {
             None => "It is an error, whose level can't be changed.".to_owned(),
             Some(level) => format!("It is a lint; its default level is `{}`.", level.name()),
