@@ -216,10 +216,11 @@ impl Emitter<'_> {
     /// size cost nothing in the first of two.
     fn lent_element(&self, ty: &Type) -> Option<TokenStream> {
         match self.schema.resolve(ty) {
-            Type::Array(element, _) if !self.schema.layout_of(element).plain => {
+            Type::Array(element, _) | Type::List(element)
+                if !self.schema.layout_of(element).plain =>
+            {
                 Some(self.ty(element))
             }
-            Type::List(element) => Some(self.ty(element)),
             _ => None,
         }
     }
