@@ -84,7 +84,8 @@ pub(crate) enum RpcbindAddress {
     Tcp(SocketAddr),
 }
 
-/// The rpcbind of this host. Its methods block, for at most 5 seconds per call.
+/// The rpcbind of this host. Its methods block: they try each address with each version of rpcbind,
+/// and give up a connection, a write or a read after 5 seconds.
 ///
 /// ```no_run
 /// use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindTransport};

@@ -34,7 +34,22 @@ pub struct Nfs4Compound<'a> {
     /// The maximum bytes of the results without items.
     inline: u64,
     items: ReplyLimitItems,
+    /// The COMPOUND may be executed twice.
     is_idempotent: bool,
+    /// The server is asked to cache the reply.
+    is_cached: bool,
+    /// The results of operations before a WRITE, which a second execution would change.
+    before_write: Observed,
+}
+
+/// What the operations of a COMPOUND so far have returned of a file's content or attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Observed {
+    Nothing,
+    /// By GETATTR, VERIFY or NVERIFY.
+    Attributes,
+    /// By READ: the reply may be too large to be cached.
+    Data,
 }
 
 /// The maximum bytes of each item of the results.
@@ -66,15 +81,36 @@ impl<'a> Nfs4Compound<'a> {
             inline: HEAD,
             items: ReplyLimitItems::default(),
             is_idempotent: true,
+            is_cached: false,
+            before_write: Observed::Nothing,
         }
     }
 
     /// Adds an operation. Its results have at most `max_results` bytes after the number and status.
     pub fn add(&mut self, operation: NfsArgop4<'a>, max_results: u32) -> &mut Self {
-        self.is_idempotent &= is_idempotent(&operation);
+        self.classify(&operation);
         self.operations.push(operation);
         self.inline += STATUS + u64::from(max_results);
         self
+    }
+
+    /// Notes whether the COMPOUND may be executed twice. A WRITE may, unless an operation before it
+    /// has returned what it changes.
+    fn classify(&mut self, operation: &NfsArgop4<'_>) {
+        match operation {
+            NfsArgop4::Getattr(_) | NfsArgop4::Verify(_) | NfsArgop4::Nverify(_)
+                if self.before_write == Observed::Nothing =>
+            {
+                self.before_write = Observed::Attributes;
+            }
+            NfsArgop4::Read(_) => self.before_write = Observed::Data,
+            NfsArgop4::Write(_) if self.before_write != Observed::Nothing => {
+                self.is_idempotent = false;
+                self.is_cached |= self.before_write == Observed::Attributes;
+            }
+            _ if is_idempotent(operation) => {}
+            _ => (self.is_idempotent, self.is_cached) = (false, true),
+        }
     }
 
     /// Adds PUTFH.
@@ -154,7 +190,7 @@ impl<'a> Nfs4Compound<'a> {
     /// Sets SEQUENCE. Asks the server to cache the reply if an operation must not be executed
     /// twice: without a cached reply, the client cannot recover the results of a lost reply.
     pub(super) fn sequence(&mut self, args: Sequence4args) {
-        let sa_cachethis = !self.is_idempotent;
+        let sa_cachethis = self.is_cached;
         if let Some(first) = self.operations.first_mut() {
             *first = NfsArgop4::Sequence(Sequence4args {
                 sa_cachethis,
@@ -269,3 +305,52 @@ macro_rules! take {
     };
 }
 pub(super) use take;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANONYMOUS: Stateid4 = Stateid4 {
+        seqid: 0,
+        other: [0; 12],
+    };
+
+    #[derive(Clone, Copy)]
+    enum Part {
+        Attributes,
+        Read,
+        Write,
+        Remove,
+    }
+
+    /// Returns whether a COMPOUND may be executed twice, and whether its reply is cached.
+    fn classes(parts: &[Part]) -> (bool, bool) {
+        let mut compound = Nfs4Compound::new();
+        for part in parts {
+            match part {
+                Part::Attributes => {
+                    let attr_request = (&[0u32][..]).into();
+                    compound.add(NfsArgop4::Getattr(Getattr4args { attr_request }), 8)
+                }
+                Part::Read => compound.read(ANONYMOUS, 0, 100),
+                Part::Write => compound.write(ANONYMOUS, 0, StableHow4::FileSync4, b"data"),
+                Part::Remove => compound.add(NfsArgop4::Lookupp, 0).add(
+                    NfsArgop4::Remove(crate::nfs4::Remove4args { target: &[] }),
+                    20,
+                ),
+            };
+        }
+        (compound.is_idempotent, compound.is_cached)
+    }
+
+    #[test]
+    fn a_write_after_what_it_changes_is_not_repeated() {
+        use Part::{Attributes, Read, Remove, Write};
+        assert_eq!(classes(&[Attributes, Read]), (true, false));
+        assert_eq!(classes(&[Write, Attributes]), (true, false));
+        assert_eq!(classes(&[Attributes, Write]), (false, true));
+        // The data may be too large for a cache.
+        assert_eq!(classes(&[Attributes, Read, Write]), (false, false));
+        assert_eq!(classes(&[Remove]), (false, true));
+    }
+}

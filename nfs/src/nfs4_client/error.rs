@@ -74,11 +74,20 @@ impl Nfs4Error {
         )
     }
 
-    /// Returns true if the operation may succeed later: NFS4ERR_DELAY and NFS4ERR_GRACE. The client
-    /// has no clock; its user repeats the call.
+    /// Returns true if the operation was not executed and may succeed later: NFS4ERR_DELAY and
+    /// NFS4ERR_GRACE. The client has no clock; its user repeats the call.
+    ///
+    /// NFS4ERR_DELAY of SEQUENCE is not temporary: the server may still execute the COMPOUND, which
+    /// the transport has sent again over another connection.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self.status(), Some(Nfsstat4::Delay | Nfsstat4::Grace))
+        match self {
+            Self::Status { operation, status } => {
+                *status == Nfsstat4::Grace
+                    || (*status == Nfsstat4::Delay && *operation != NfsOpnum4::Sequence)
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn fault(operation: NfsOpnum4, fault: Nfs4Fault) -> Self {

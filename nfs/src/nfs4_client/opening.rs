@@ -159,7 +159,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
             .await
     }
 
-    /// Returns a delegation (DELEGRETURN), and removes its recall.
+    /// Returns a delegation (DELEGRETURN), and removes its recall. A delegation that the server no
+    /// longer has is removed, too.
     ///
     /// # Errors
     /// Fails as DELEGRETURN does.
@@ -169,11 +170,10 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         deleg_stateid: Stateid4,
     ) -> Result<(), Nfs4Error> {
         let args = Delegreturn4args { deleg_stateid };
-        self.on(file.as_borrowed(), NfsArgop4::Delegreturn(args), 0)
-            .await?;
-        let (callbacks, client) = self.callbacks();
-        callbacks.remove_delegation(client, &deleg_stateid);
-        Ok(())
+        let result = self
+            .on(file.as_borrowed(), NfsArgop4::Delegreturn(args), 0)
+            .await;
+        self.forget(result, &deleg_stateid)
     }
 
     /// Records that the holder of a write delegation has changed the file without the server, and
@@ -246,10 +246,21 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let args = FreeStateid4args { fsa_stateid };
         let mut request = Nfs4Compound::new();
         request.add(NfsArgop4::FreeStateid(args), 0);
-        self.session().compound(request).await?;
-        let (callbacks, client) = self.callbacks();
-        callbacks.remove_delegation(client, &fsa_stateid);
-        Ok(())
+        let result = self.session().compound(request).await;
+        self.forget(result.map(|_| ()), &fsa_stateid)
+    }
+
+    /// Removes a delegation that the server does not have any more, by the result of an operation
+    /// that ends it.
+    fn forget(&self, result: Result<(), Nfs4Error>, stateid: &Stateid4) -> Result<(), Nfs4Error> {
+        use Nfsstat4::{AdminRevoked, BadStateid, DelegRevoked, Expired, Stale};
+        let status = result.as_ref().err().map(Nfs4Error::status);
+        let gone = [AdminRevoked, BadStateid, DelegRevoked, Expired, Stale].map(Some);
+        if status.is_none_or(|status| gone.contains(&status)) {
+            let (callbacks, client) = self.callbacks();
+            callbacks.remove_delegation(client, stateid);
+        }
+        result
     }
 
     /// Executes one operation on an object.

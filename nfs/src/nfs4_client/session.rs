@@ -155,6 +155,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         match error.status() {
             // The transport retransmitted the COMPOUND, and the server did not cache the reply.
             Some(Nfsstat4::RetryUncachedRep) => request.is_idempotent(),
+            // The server has not executed this COMPOUND: its number was used for another.
+            Some(Nfsstat4::SeqFalseRetry) => true,
             Some(Nfsstat4::ConnNotBoundToSession) => self.bind().await.is_ok(),
             _ => false,
         }
@@ -224,6 +226,9 @@ impl<T: AsyncTransport> Nfs4Session<T> {
                 lease.consumed();
                 Err(error)
             }
+            // The server still executes an earlier transmission of this request (RFC 8881, section
+            // 15.1.1.3), or is too busy: the slot is in doubt.
+            Err(error) if error.status() == Some(Nfsstat4::Delay) => Err(error),
             // Any other error of SEQUENCE leaves the slot unchanged (RFC 8881, section 18.46.3).
             Err(error) => {
                 lease.unused();
@@ -318,13 +323,21 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             dsa_sessionid: self.id,
         };
         let operation = NfsArgop4::DestroySession(args);
-        drop(alone(&self.stubs, self.minor_version, operation).await?);
+        self.end(operation, Nfsstat4::Badsession).await?;
         let args = DestroyClientid4args {
             dca_clientid: self.client_id,
         };
         let operation = NfsArgop4::DestroyClientid(args);
-        drop(alone(&self.stubs, self.minor_version, operation).await?);
-        Ok(())
+        self.end(operation, Nfsstat4::StaleClientid).await
+    }
+
+    /// Executes an operation that ends something. If the server does not have it any more, an
+    /// earlier transmission has ended it.
+    async fn end(&self, operation: NfsArgop4<'_>, is_gone: Nfsstat4) -> Result<(), Nfs4Error> {
+        match alone(&self.stubs, self.minor_version, operation).await {
+            Err(error) if error.status() != Some(is_gone) => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -355,7 +368,10 @@ impl<T> Nfs4Session<T> {
         &self.limits
     }
 
-    /// Returns the status flags of the last SEQUENCE (`SEQ4_STATUS_..`). If
+    /// Returns the status flags of the last SEQUENCE (`SEQ4_STATUS_..`). With
+    /// `SEQ4_STATUS_BACKCHANNEL_FAULT` the server has lost the state of the back channel: its user
+    /// waits for the calls in flight, and continues with another session (RFC 8881, section
+    /// 18.46.3). If
     /// `SEQ4_STATUS_RECALLABLE_STATE_REVOKED` is set, a delegation was not returned in time:
     /// [`Nfs4Client::test_state`](super::Nfs4Client::test_state) tells which one.
     #[must_use]

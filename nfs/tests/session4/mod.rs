@@ -351,6 +351,29 @@ fn a_slot_with_a_lost_reply_is_resolved() {
     });
 }
 
+/// RFC 8881, section 15.1.1.3: NFS4ERR_DELAY of SEQUENCE belongs to the slot and its number, which
+/// no other request may use.
+#[test]
+fn a_slot_in_execution_is_not_used_for_another_request() {
+    run(async {
+        let world = Carrier::Tcp.world(1).await;
+        let root = world.nfs.root().clone();
+        for name in ["first", "second"] {
+            world.server.add_file(name, b"");
+        }
+        world.server.play(Trick::Executing);
+        let error = world.nfs.remove(&root, b"first").await.unwrap_err();
+        assert_eq!(error.status(), Some(Nfsstat4::Delay));
+        assert!(!error.is_temporary(), "it may be executed");
+        world.nfs.remove(&root, b"second").await.unwrap();
+        for name in ["first", "second"] {
+            let gone = world.nfs.lookup(&root, name.as_bytes()).await.unwrap_err();
+            assert_eq!(gone.status(), Some(Nfsstat4::Noent), "{name}");
+        }
+        assert_eq!(world.server.most_executions(), 1);
+    });
+}
+
 #[test]
 fn an_uncached_reply_is_requested_again() {
     run(async {

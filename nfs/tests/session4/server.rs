@@ -35,6 +35,8 @@ const ROOT: &[u8] = b"root";
 pub enum Trick {
     /// Executes a COMPOUND and does not reply.
     LoseReply,
+    /// Executes a COMPOUND and replies as to its retransmission before it has ended.
+    Executing,
     /// Replies as if an uncached reply to a COMPOUND had been lost.
     Uncached,
     OtherSlot,
@@ -249,6 +251,10 @@ impl Service for Server {
         let mut reply = state.compound(cx, &args);
         match trick {
             Some(Trick::LoseReply) => return Err(RpcError::NoReply),
+            Some(Trick::Executing) => {
+                let result = Res::Sequence(Sequence4res::Default(Status::Delay));
+                (reply.status, reply.resarray) = (Status::Delay, vec![result]);
+            }
             Some(Trick::Uncached) => {
                 reply.status = Status::RetryUncachedRep;
                 reply.resarray.truncate(2);
