@@ -68,6 +68,8 @@ pub enum RefusalReason {
     Xid,
     /// The RPC message has another direction than the header, or is neither a call nor a reply.
     Direction,
+    /// An operation is sent as a call and must be a reply, or the reverse.
+    OperationDirection,
     /// The chunks or transmissions of the message break a rule, or exceed a limit.
     Chunks(ChunkError),
     /// Calls in this direction, or with chunks, are not accepted.
@@ -94,6 +96,7 @@ impl fmt::Display for RefusalReason {
             Self::Payload => "bytes follow the header where none may",
             Self::Xid => "header and RPC message have different XIDs",
             Self::Direction => "header and RPC message have different directions",
+            Self::OperationDirection => "the operation does not go in this direction",
             Self::Chunks(fault) => return fault.fmt(f),
             Self::NotAccepted => "such calls are not accepted",
             Self::Operation => "the operation is unknown or not accepted",
@@ -199,6 +202,7 @@ impl Refusal {
             | RefusalReason::Payload
             | RefusalReason::Xid
             | RefusalReason::Direction
+            | RefusalReason::OperationDirection
             | RefusalReason::Chunks(_)
             | RefusalReason::NotAccepted
             | RefusalReason::Rejected

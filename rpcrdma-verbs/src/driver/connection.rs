@@ -61,6 +61,8 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) connect_error: Option<ConnectError>,
     /// An attempt to connect waits for the server's address.
     pub(super) wants_address: bool,
+    /// A message of the peer was refused, with a warning.
+    has_warned: bool,
     idle: IdleTracker,
 }
 
@@ -115,6 +117,7 @@ impl<D: Device> Connection<D> {
             counters: ConnectionCounters::default(),
             connect_error: None,
             wants_address: false,
+            has_warned: false,
             idle: IdleTracker::default(),
         }
     }

@@ -63,25 +63,25 @@ pub struct LocalChannel<D: Device> {
     /// The memory of the last call, which the next call reuses.
     spare: Rc<Cell<Spare>>,
     spans: Rc<Spans>,
-    outage: Rc<RefCell<Outage>>,
+    outage: Rc<RefCell<ConnectFailure>>,
     /// `Some` if the server has a name.
     resolver: Option<Rc<RefCell<Resolver>>>,
-    way: Way<D>,
+    direction: CallDirection<D>,
     driver: PhantomData<fn(&mut Driver<D>)>,
 }
 
 /// `Some` while there is no connection, with the error of the last attempt to connect.
-type Outage = Option<Option<String>>;
+type ConnectFailure = Option<Option<String>>;
 
 /// The direction of a channel's calls.
-enum Way<D: Device> {
+enum CallDirection<D: Device> {
     /// To a server, which may call the services.
     Forward(Option<Rc<RefCell<dyn LocalServices<D>>>>),
     /// Backward to a client of a server. The server handles the connection's events.
     Backward(Rc<LocalCaller>),
 }
 
-impl<D: Device> Clone for Way<D> {
+impl<D: Device> Clone for CallDirection<D> {
     fn clone(&self) -> Self {
         match self {
             Self::Forward(services) => Self::Forward(services.clone()),
@@ -144,7 +144,7 @@ impl<D: Device> LocalChannel<D> {
         server: ServerName,
         services: Option<Rc<RefCell<dyn LocalServices<D>>>>,
     ) -> Self {
-        let mut channel = Self::new(id, server.to_string(), Way::Forward(services));
+        let mut channel = Self::new(id, server.to_string(), CallDirection::Forward(services));
         channel.outage.replace(Some(None));
         if let ServerName::Name(_) = server {
             channel.resolver = Some(Rc::new(RefCell::new(Resolver::new(server))));
@@ -154,10 +154,10 @@ impl<D: Device> LocalChannel<D> {
 
     /// Creates a backward channel to a client.
     pub(super) fn backward(id: ConnectionId, caller: Rc<LocalCaller>) -> Self {
-        Self::new(id, "client", Way::Backward(caller))
+        Self::new(id, "client", CallDirection::Backward(caller))
     }
 
-    fn new(id: ConnectionId, peer: impl Into<Arc<str>>, way: Way<D>) -> Self {
+    fn new(id: ConnectionId, peer: impl Into<Arc<str>>, direction: CallDirection<D>) -> Self {
         Self {
             id,
             peer: peer.into(),
@@ -166,7 +166,7 @@ impl<D: Device> LocalChannel<D> {
             spans: Rc::default(),
             outage: Rc::default(),
             resolver: None,
-            way,
+            direction,
             driver: PhantomData,
         }
     }
@@ -190,9 +190,9 @@ impl<D: Device> LocalChannel<D> {
     /// Returns the next event; `None` if there is none now. Events of a backward channel appear
     /// when its server is served.
     pub fn poll_event(&self, driver: &mut Driver<D>) -> Option<LocalEvent> {
-        let services = match &self.way {
-            Way::Forward(services) => services.as_ref(),
-            Way::Backward(caller) => return caller.pop_event(),
+        let services = match &self.direction {
+            CallDirection::Forward(services) => services.as_ref(),
+            CallDirection::Backward(caller) => return caller.pop_event(),
         };
         if let Some(services) = services {
             services.borrow_mut().poll(driver);
@@ -311,7 +311,7 @@ impl<D: Device> LocalChannel<D> {
     /// Drains the channel: it ends when its calls have ended, which `Disconnected` reports. This
     /// has no effect on a backward channel, which ends with its connection.
     pub fn drain(&self, driver: &mut Driver<D>) {
-        if let Way::Forward(_) = &self.way
+        if let CallDirection::Forward(_) = &self.direction
             && let Some(session) = driver.session_mut(self.id)
         {
             session.drain();
@@ -321,7 +321,7 @@ impl<D: Device> LocalChannel<D> {
     /// Ends the channel at once, and frees its state in the driver. Calls in flight end without an
     /// event. This has no effect on a backward channel, which ends with its connection.
     pub fn close(&self, driver: &mut Driver<D>) {
-        if let Way::Forward(_) = &self.way {
+        if let CallDirection::Forward(_) = &self.direction {
             driver.finish(self.id);
             driver.forget(self.id);
             self.spans.clear();
@@ -384,7 +384,7 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
     /// connection fails if there is none; one that has begun waits for the next connection, if it
     /// may be transmitted again.
     fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
-        if let Way::Backward(caller) = &self.way
+        if let CallDirection::Backward(caller) = &self.direction
             && let Err(kind) = caller.check(driver, self.id)
         {
             return Err(request.error(self.peer.clone(), kind, Execution::NotExecuted));
@@ -406,10 +406,10 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
         spare.items.clear();
         spare.body = std::mem::take(&mut request.body);
         self.spare.set(spare);
-        match (&self.way, &begun) {
+        match (&self.direction, &begun) {
             // Another channel to the same client may handle the end of the call.
-            (Way::Backward(caller), Ok(xid)) => caller.begun(*xid),
-            (Way::Forward(_), Ok(xid)) => {
+            (CallDirection::Backward(caller), Ok(xid)) => caller.begun(*xid),
+            (CallDirection::Forward(_), Ok(xid)) => {
                 if let Some(span) = request.span.take() {
                     self.spans.add(*xid, span);
                 }
@@ -428,7 +428,7 @@ impl<D: Device> Clone for LocalChannel<D> {
             spans: self.spans.clone(),
             outage: self.outage.clone(),
             resolver: self.resolver.clone(),
-            way: self.way.clone(),
+            direction: self.direction.clone(),
             ..*self
         }
     }

@@ -74,15 +74,9 @@ impl Session {
         self.receives = Receives::new(self.config.receive_size);
         self.pending_errors.clear();
         self.params = ConnectionParams::new(&self.config, PrivateData::DEFAULT, false);
-        for ChangeOutcome {
-            requested: asked,
-            value,
-        } in self.exchange.lost()
-        {
-            self.output.push_event(Event::PropertyAnswered {
-                requested: asked,
-                value,
-            });
+        for ChangeOutcome { requested, value } in self.exchange.lost() {
+            self.output
+                .push_event(Event::PropertyAnswered { requested, value });
         }
         self.groups_lost();
         self.requester.lost(now, why, &mut self.output);

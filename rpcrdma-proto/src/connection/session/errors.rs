@@ -33,7 +33,7 @@ impl Session {
                     &mut self.output,
                 );
                 if kind == RequestKind::Properties {
-                    self.unanswered(true);
+                    self.fail_property_request(true);
                 }
             }
             None => {
@@ -76,12 +76,13 @@ impl Session {
     fn answer(&mut self, refusal: Refusal, error: PeerError) {
         let Config {
             credits,
-            max_served: serve,
-            reserved_receives: reserve,
+            max_served,
+            reserved_receives,
             ..
         } = *self.config;
-        let receives = credits.saturating_add(reserve) as usize + usize::from(serve);
-        if self.pending_errors.len() + self.responder.len() < receives + usize::from(serve) {
+        let max_served = usize::from(max_served);
+        let receives = credits.saturating_add(reserved_receives) as usize + max_served;
+        if self.pending_errors.len() + self.responder.len() < receives + max_served {
             self.pending_errors.push_back((refusal, error));
             self.counters.refused += 1;
         } else {

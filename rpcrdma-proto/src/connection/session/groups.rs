@@ -616,7 +616,7 @@ impl Session {
 fn decode<'a>(optional: &OptionalMessage<'a>) -> Result<GroupMessage<'a>, RefusalReason> {
     let info = optional.info;
     if direction_of(optional.code).is_some_and(|direction| direction != optional.direction) {
-        return Err(RefusalReason::Direction);
+        return Err(RefusalReason::OperationDirection);
     }
     let decoded = match optional.code {
         ROPT_XMTREQ => Req::from_bytes(info).map(GroupMessage::Request),

@@ -50,7 +50,7 @@ impl Session {
         }
         if self.exchange.is_registered(optional.code) {
             if optional.is_contradicted() {
-                self.malformed(optional, RefusalReason::Direction);
+                self.malformed(optional, RefusalReason::OperationDirection);
                 return BufferDisposition::Free;
             }
             return self.deliver_operation(optional, buffer, message);
@@ -65,7 +65,7 @@ impl Session {
             MsgType::Call
         };
         if optional.direction != wanted {
-            self.malformed(optional, RefusalReason::Direction);
+            self.malformed(optional, RefusalReason::OperationDirection);
             return BufferDisposition::Free;
         }
         if !optional.payload.is_empty() {
@@ -113,22 +113,16 @@ impl Session {
         }
     }
 
-    fn on_property_event(&mut self, optional: PropertyEvent, is_changed: bool) {
-        match optional {
+    fn on_property_event(&mut self, event: PropertyEvent, is_changed: bool) {
+        match event {
             PropertyEvent::Nothing => {}
             PropertyEvent::Changed(ended) => {
                 if is_changed {
                     self.output.push_notice(Event::PropertiesChanged);
                 }
-                if let Some(ChangeOutcome {
-                    requested: asked,
-                    value,
-                }) = ended
-                {
-                    self.output.push_event(Event::PropertyAnswered {
-                        requested: asked,
-                        value,
-                    });
+                if let Some(ChangeOutcome { requested, value }) = ended {
+                    self.output
+                        .push_event(Event::PropertyAnswered { requested, value });
                 }
             }
             PropertyEvent::Lower(size) => {
@@ -149,17 +143,14 @@ impl Session {
                     self.apply_receive_growth();
                 }
             }
-            PropertyEvent::Answered(ChangeOutcome {
-                requested: asked,
-                value,
-            }) => self.output.push_event(Event::PropertyAnswered {
-                requested: asked,
-                value,
-            }),
+            PropertyEvent::Answered(ChangeOutcome { requested, value }) => self
+                .output
+                .push_event(Event::PropertyAnswered { requested, value }),
         }
     }
 
-    /// Refuses a property operation that breaks a rule (decision D15).
+    /// Refuses an operation, or a transmission of rtrext-02, that breaks a rule (decision D15). A
+    /// request for a change that it would have answered fails.
     pub(super) fn malformed(&mut self, optional: &OptionalMessage<'_>, reason: RefusalReason) {
         let (xid, direction) = (optional.xid, optional.direction);
         self.refuse(Refusal::of_message(xid, Version::Two, direction, reason));
@@ -167,21 +158,18 @@ impl Session {
         {
             self.requester
                 .on_property_response(xid, None, &mut self.output);
-            self.unanswered(false);
+            self.fail_property_request(false);
         }
     }
 
-    /// Reports that our request for a change has failed.
-    pub(super) fn unanswered(&mut self, by_error: bool) {
-        if let Some(ChangeOutcome {
-            requested: asked,
-            value,
-        }) = self.exchange.request_failed(by_error, &mut self.params)
+    /// Reports that our request for a change has failed: by an error of the peer, or without an
+    /// answer that is valid.
+    pub(super) fn fail_property_request(&mut self, by_error: bool) {
+        if let Some(ChangeOutcome { requested, value }) =
+            self.exchange.request_failed(by_error, &mut self.params)
         {
-            self.output.push_event(Event::PropertyAnswered {
-                requested: asked,
-                value,
-            });
+            self.output
+                .push_event(Event::PropertyAnswered { requested, value });
         }
     }
 

@@ -98,7 +98,7 @@ fn a_refusal_has_its_reason() {
     let unknown = reason(&mut session, 99, MsgType::Call, &[]);
     assert_eq!(unknown, RefusalReason::Operation);
     let misdirected = reason(&mut session, ROPT_RESPROP, MsgType::Call, &[]);
-    assert_eq!(misdirected, RefusalReason::Direction);
+    assert_eq!(misdirected, RefusalReason::OperationDirection);
     let followed = reason(&mut session, ROPT_REQPROP, MsgType::Call, &[0; 8]);
     assert_eq!(followed, RefusalReason::Payload);
     let invalid = reason(&mut session, ROPT_REQPROP, MsgType::Call, &[]);

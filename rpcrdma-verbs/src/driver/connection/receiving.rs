@@ -49,17 +49,17 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// Emits an event if the session refused the last message. Only the first refusal of a session
-    /// is a warning: the peer decides how many there are.
+    /// Emits an event if the session refused the last message. Only the first refusal is a warning,
+    /// because the peer decides how many there are.
     fn trace_refusal(&mut self) {
         let Some(refusal) = self.session.take_refusal() else {
             return;
         };
-        let counters = self.session.counters();
-        if counters.refused + counters.dropped == 1 {
-            warn!(%refusal, "a message of the peer is refused");
+        let peer = self.peer;
+        if std::mem::replace(&mut self.has_warned, true) {
+            debug!(%peer, %refusal, "a message of the peer is refused");
         } else {
-            debug!(%refusal, "a message of the peer is refused");
+            warn!(%peer, %refusal, "a message of the peer is refused");
         }
     }
 

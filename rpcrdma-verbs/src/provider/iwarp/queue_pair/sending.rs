@@ -301,7 +301,6 @@ impl Qp {
             }
         }
         let mut of_responses = of_responses.iter();
-        let mut total = 0;
         for piece in pieces {
             match piece {
                 FramerPiece::Owned(bytes) => {
@@ -333,7 +332,7 @@ impl Qp {
                 }
             }
         }
-        total += parts.iter().map(|part| part.len()).sum::<usize>();
+        let total = parts.iter().map(|part| part.len()).sum::<usize>();
         match socket::send(socket, &parts) {
             Ok(sent) => {
                 drop(parts);
