@@ -19,9 +19,11 @@ step() {
     current=$name
     shift
     printf '\n== %s: %s\n' "$name" "$*"
+    unnoted=$logs/step
     # Not on the left of `||`, where Bash would go on after errors in the command.
     { time (set -e && "$@") 2>&1 | tee "$logs/step"; } 2>"$logs/step.time"
     note "$name" "$logs/step"
+    unnoted=
     current=
 }
 
@@ -54,8 +56,8 @@ join() {
         current=${each//_/ }
         printf '\n== %s, beside the others\n' "$current"
         cat "$logs/$each"
-        [ ! -f "$logs/$each.failed" ] || exit 1
         note "$current" "$logs/$each"
+        [ ! -f "$logs/$each.failed" ] || exit 1
     done
     current=
 }
@@ -86,6 +88,8 @@ counted() {
 # failed and were skipped.
 summary() {
     local skipped
+    # A step that fails ends the script.
+    [ -z "${unnoted-}" ] || note "$current" "$unnoted"
     skipped=$(sort -u "$RPCRDMA_SKIPPED")
     printf '\n== What ran, in %d s: seconds passed, and of processors\n' "$SECONDS"
     printf '%s\n' "${ran[@]}"

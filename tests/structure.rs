@@ -14,6 +14,7 @@ mod circles;
 mod modules;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 use modules::Crate;
@@ -69,6 +70,30 @@ fn the_list_of_crates_is_complete() {
             "{member}"
         );
     }
+}
+
+/// In a package without `autotests`, a file that is neither a program nor a module of `main.rs`
+/// would never run.
+#[test]
+fn each_file_of_tests_belongs_to_a_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut checked = 0;
+    for package in ["nfs", "tests/rpc", "tests/transport"] {
+        let read = |path: &str| fs::read_to_string(root.join(package).join(path)).unwrap();
+        let (manifest, main) = (read("Cargo.toml"), read("tests/main.rs"));
+        assert!(manifest.contains("autotests = false"), "{package}");
+        for entry in fs::read_dir(root.join(package).join("tests")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            if path.extension().is_some_and(|extension| extension == "rs") && name != "main" {
+                let is_program = manifest.contains(&format!("path = \"tests/{name}.rs\""));
+                let is_module = main.lines().any(|line| line == format!("mod {name};"));
+                assert!(is_program != is_module, "{}", path.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 30, "{checked}");
 }
 
 #[test]

@@ -77,8 +77,8 @@ macro_rules! array {
             /// ```
             ///
             /// # Errors
-            /// As [`decode`](Decode::decode), but with the offset of the element that is cut where
-            /// `decode` has that of the first, because their size is fixed.
+            /// Fails where [`decode`](Decode::decode) fails. If the input is too short, the kinds and
+            /// the offsets of the errors can differ: each rejects other runs of fields as a whole.
             #[inline(always)]
             pub fn decode_each(d: &mut Decoder<'a>, mut each: impl FnMut(&T)) -> Result<Self> {
                 let count = d.length(MAX)?;

@@ -361,7 +361,7 @@ impl Decoder<'_> {
     }
 
     /// Runs `f` on each element of a variable-length sequence. As [`element`](Self::element), with
-    /// one level for all.
+    /// one level for all, which an error does not leave.
     #[inline(always)]
     pub(crate) fn elements<W: Wire>(
         &mut self,
