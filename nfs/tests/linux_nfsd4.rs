@@ -485,9 +485,14 @@ fn a_delegation_is_recalled_after_the_connection_was_cut() {
             exported.nfs.session_mut().replace_transport(channel);
             exported.nfs.session().bind().await.unwrap();
             assert_eq!(exported.nfs.session().binds(), round);
-            // More calls than slots: each slot works.
-            for _ in 0..10 {
-                exported.nfs.attributes(&root).await.unwrap();
+            // A call in each slot at once: also in those whose last reply was lost.
+            assert_eq!(exported.nfs.session().limits().slots, 4);
+            for _ in 0..3 {
+                let call = || exported.nfs.attributes(&root);
+                let results = tokio::join!(call(), call(), call(), call());
+                for result in <[_; 4]>::from(results) {
+                    result.unwrap();
+                }
             }
             exported
                 .recall_by_local_open(&format!("after-{round}"))

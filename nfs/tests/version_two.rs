@@ -3,6 +3,7 @@
 //! counts are those of docs/version-two.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,9 @@ use oncrpc::{AuthSys, CallOptions, Method, PendingCall, ReplyLimits};
 use rpcrdma_nfs::nfs3::nfs_program::nfs_v3::Client;
 use rpcrdma_nfs::nfs3::owned::{Create3res, PostOpFh3};
 use rpcrdma_nfs::nfs3::{
-    Create3args, Createhow3, Diropargs3, Getattr3args, Lookup3args, NfsFh3, Read3args,
-    Readdirplus3args, Readlink3args, Sattr3, StableHow, Symlink3args, Symlinkdata3, Write3args,
+    Access3args, Commit3args, Create3args, Createhow3, Diropargs3, Getattr3args, Lookup3args,
+    NfsFh3, Read3args, Readdir3args, Readdirplus3args, Readlink3args, Remove3args, Rename3args,
+    Sattr3, Sattrguard3, Setattr3args, StableHow, Symlink3args, Symlinkdata3, Write3args,
 };
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, Squash, router};
 use rpcrdma_proto::connection::{Config, Properties};
@@ -277,6 +279,18 @@ fn operations() -> Vec<Operation> {
             let object = fh(&files.file);
             call!(world, getattr, Getattr3args { object });
         }),
+        operation("SETATTR", |world, files| {
+            let args = Setattr3args {
+                object: fh(&files.file),
+                new_attributes: Sattr3::UNSET,
+                guard: Sattrguard3::False,
+            };
+            call!(world, setattr, args);
+        }),
+        operation("ACCESS", |world, files| {
+            let (object, access) = (fh(&files.file), 0x3f);
+            call!(world, access, Access3args { object, access });
+        }),
         operation("LOOKUP", |world, files| {
             let what = place(&files.root, "file");
             call!(world, lookup, Lookup3args { what });
@@ -284,9 +298,28 @@ fn operations() -> Vec<Operation> {
         operation("CREATE", |world, files| {
             world.create(&files.root, "other");
         }),
+        operation("RENAME", {
+            let names = Cell::new(["other", "moved"]);
+            move |world, files| {
+                let [from, to] = names.get();
+                let [from, to] = [from, to].map(|name| place(&files.root, name));
+                call!(world, rename, Rename3args { from, to });
+                let [from, to] = names.get();
+                names.set([to, from]);
+            }
+        }),
         operation("READLINK of 1,000 bytes", |world, files| {
             let symlink = fh(&files.link);
             call!(world, readlink, Readlink3args { symlink });
+        }),
+        operation("READDIR of 102 entries", |world, files| {
+            let args = Readdir3args {
+                dir: fh(&files.root),
+                cookie: 0,
+                cookieverf: [0; 8],
+                count: 1 << 15,
+            };
+            call!(world, readdir, args, ReplyLimits::new(Some(1 << 15)));
         }),
         operation("READDIRPLUS of 102 entries", |world, files| {
             let args = Readdirplus3args {
@@ -306,6 +339,22 @@ fn operations() -> Vec<Operation> {
         operation("WRITE of 4 KiB", write(4 << 10)),
         operation("WRITE of 32 KiB", write(32 << 10)),
         operation("WRITE of 1 MiB", write(1 << 20)),
+        operation("COMMIT", |world, files| {
+            let args = Commit3args {
+                file: fh(&files.file),
+                offset: 0,
+                count: 0,
+            };
+            call!(world, commit, args);
+        }),
+        operation("REMOVE", {
+            let number = Cell::new(0);
+            move |world, files| {
+                let name = format!("entry-{}", number.replace(number.get() + 1));
+                let object = place(&files.root, &name);
+                call!(world, remove, Remove3args { object });
+            }
+        }),
     ]
 }
 
