@@ -11,6 +11,5 @@ mod iwarp_markers;
 mod iwarp_wakeups;
 mod keepalive;
 mod memory_exhaustion;
-mod registrations;
 mod teardown;
 mod tshark;

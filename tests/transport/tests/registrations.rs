@@ -1,5 +1,11 @@
 //! Registrations for RDMA Reads on iWARP, and leaks if a device does not release memory.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of a test are small"
+)]
+
 use std::time::{Duration, Instant};
 
 use oncrpc::{Method, PendingCall};
