@@ -26,8 +26,8 @@ pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
     credentials.0.is_empty().then_some(sum)
 }
 
-/// Returns the fixed part, the credentials, of which only the flavor and the length are checked, and
-/// the verifier.
+/// Returns the fixed part, the credentials, of which only the flavor and the length are checked,
+/// and the verifier.
 pub(crate) fn locate(bytes: &[u8]) -> Option<(&[u8; 28], &[u8], &[u8; 8])> {
     parts(bytes).map(|(fixed, credentials, verifier)| (fixed, credentials.0, verifier))
 }

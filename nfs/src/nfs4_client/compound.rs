@@ -334,10 +334,10 @@ mod tests {
                 }
                 Part::Read => compound.read(ANONYMOUS, 0, 100),
                 Part::Write => compound.write(ANONYMOUS, 0, StableHow4::FileSync4, b"data"),
-                Part::Remove => compound.add(NfsArgop4::Lookupp, 0).add(
-                    NfsArgop4::Remove(crate::nfs4::Remove4args { target: &[] }),
-                    20,
-                ),
+                Part::Remove => {
+                    let args = crate::nfs4::Remove4args { target: &[] };
+                    compound.add(NfsArgop4::Remove(args), 20)
+                }
             };
         }
         (compound.is_idempotent, compound.is_cached)

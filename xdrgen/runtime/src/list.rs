@@ -57,8 +57,8 @@ macro_rules! list {
             /// function also gets the elements before an invalid one.
             ///
             /// # Errors
-            /// Fails where [`decode`](Decode::decode) fails. If the input is too short, the kinds and
-            /// the offsets of the errors can differ: each rejects other runs of fields as a whole.
+            /// Fails where [`decode`](Decode::decode) fails. If the input is too short, the errors
+            /// can have other kinds and offsets: each rejects other runs of fields as a whole.
             #[inline(always)]
             pub fn decode_each(d: &mut Decoder<'a>, mut each: impl FnMut(&T)) -> Result<Self> {
                 let start = d.remaining();

@@ -171,7 +171,7 @@ impl Emitter<'_> {
         parts
     }
 
-    /// Emits `decode_each_field` for each sequence of a struct whose elements are no plain fields.
+    /// Emits `decode_each_field` for each sequence of a struct whose elements have no fixed size.
     fn decode_each(
         &self,
         definition: &TypeDef,
