@@ -20,38 +20,33 @@ const MASK: [u32; 2] = [0x0010_011a, 0x00b0_a23a];
 static ATTRIBUTES: [u8; 120] = [7; 120];
 
 pub(super) fn reply() -> Message {
-    let encode = |buffer: &mut [u8]| {
-        let sequence = black_box(Sequence4resok {
-            sr_sessionid: SESSION,
-            sr_sequenceid: 7,
-            sr_slotid: 1,
-            sr_highest_slotid: 63,
-            sr_target_highest_slotid: 63,
-            sr_status_flags: 0,
-        });
-        let obj_attributes = black_box(Fattr4 {
-            attrmask: (&MASK).into(),
-            attr_vals: &ATTRIBUTES,
-        });
-        let results = [
-            NfsResop4::Sequence(Sequence4res::Nfs4Ok(sequence)),
-            NfsResop4::Putfh(Putfh4res {
-                status: Nfsstat4::Nfs4Ok,
-            }),
-            NfsResop4::Read(Read4res::Nfs4Ok(Read4resok {
-                eof: true,
-                data: black_box(&DATA),
-            })),
-            NfsResop4::Getattr(Getattr4res::Nfs4Ok(Getattr4resok { obj_attributes })),
-        ];
-        encoded(
-            &Compound4res {
-                status: Nfsstat4::Nfs4Ok,
-                tag: TAG,
-                resarray: (&results).into(),
-            },
-            buffer,
-        )
+    let sequence = Sequence4resok {
+        sr_sessionid: SESSION,
+        sr_sequenceid: 7,
+        sr_slotid: 1,
+        sr_highest_slotid: 63,
+        sr_target_highest_slotid: 63,
+        sr_status_flags: 0,
+    };
+    let obj_attributes = Fattr4 {
+        attrmask: (&MASK).into(),
+        attr_vals: &ATTRIBUTES,
+    };
+    let results = vec![
+        NfsResop4::Sequence(Sequence4res::Nfs4Ok(sequence)),
+        NfsResop4::Putfh(Putfh4res {
+            status: Nfsstat4::Nfs4Ok,
+        }),
+        NfsResop4::Read(Read4res::Nfs4Ok(Read4resok {
+            eof: true,
+            data: &DATA,
+        })),
+        NfsResop4::Getattr(Getattr4res::Nfs4Ok(Getattr4resok { obj_attributes })),
+    ];
+    let value = Compound4res {
+        status: Nfsstat4::Nfs4Ok,
+        tag: TAG,
+        resarray: (&*results.leak()).into(),
     };
     let by_hand = compound::Reply {
         tag: TAG,
@@ -62,7 +57,7 @@ pub(super) fn reply() -> Message {
         mask: &MASK,
         attributes: &ATTRIBUTES,
     };
-    Message::new("nfs-compound", encode)
+    Message::new("nfs-compound", move |buffer| encoded(black_box(&value), buffer))
         .encode(Codec::Hand, move |buffer| {
             compound::encode(black_box(&by_hand), buffer)
         })
