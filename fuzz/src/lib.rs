@@ -1,10 +1,12 @@
-//! Helpers of the fuzz targets: the laws of all decoders, and documents with arbitrary text.
+//! Helpers of the fuzz targets: the laws of all decoders, documents with arbitrary text, and a client
+//! of NFS.
 
 #[path = "../../tests/fixtures/tests/support/agree.rs"]
 pub mod agree;
 #[path = "../../tests/fixtures/tests/support/debug.rs"]
 pub mod debug;
 pub mod documents;
+pub mod nfs;
 pub mod schema;
 
 use std::fmt::Debug;
