@@ -30,6 +30,8 @@ settings() {
         printf 'export RPCRDMA_DEVICE=%q RPCRDMA_HOST=%q RPCRDMA_NETDEV=%q RPCRDMA_ADDRESS=%q\n' \
             "$device" "$setup" "${4:-dummy0}" "${5:-10.9.9.1}"
         printf 'export RPCRDMA_LOAD_SECONDS=%q RPCRDMA_LONG=%q\n' "$load_seconds" "$long"
+        # What one job of the long suite tries, if not all.
+        printf 'export RPCRDMA_TRIED=%q\n' "${RPCRDMA_TRIED-}"
         printf 'RPCRDMA_RUN=%q RPCRDMA_JOBS=%q\n' "$2" "$3"
     } >"$1/tests/machine"
 }

@@ -30,7 +30,7 @@ jobs=(
     "mount_rpcbind 120 rxe-6.1"
     "mount_systemd 150 rxe-6.1"
     "mount_workloads $((long ? 7200 : 600)) rxe-6.1"
-    "mount_kill 300 rxe-6.12"
+    "mount_kill $((long ? 3600 : 300)) rxe-6.12"
     "mount_disk 180 siw-6.1"
     "mount_cuts $((180 + 7 * load_seconds)) $all"
     "nfs_compare 1800"
@@ -125,7 +125,7 @@ suite() {
         failed=$((failed + 1))
         return
     fi
-    if [[ " ${chosen[*]}" =~ \ (mount_workloads|nfs_compare)\  ]]; then
+    if [[ " ${chosen[*]}" =~ \ (mount_workloads|nfs_compare)\  || ("$long" = 1 && " ${chosen[*]}" == *" mount_kill "*) ]]; then
         more_archives+=("$("$here/image" workloads)/archive.cpio")
     fi
     if [[ " ${chosen[*]}" == *" ganesha "* ]]; then

@@ -57,16 +57,18 @@ pub(super) fn reply() -> Message {
         mask: &MASK,
         attributes: &ATTRIBUTES,
     };
-    Message::new("nfs-compound", move |buffer| encoded(black_box(&value), buffer))
-        .encode(Codec::Hand, move |buffer| {
-            compound::encode(black_box(&by_hand), buffer)
-        })
-        .decode(Codec::Generated, Compound4res::from_bytes)
-        .decode(Codec::Owned, owned::Compound4res::from_bytes)
-        .decode(Codec::Hand, compound::visit)
-        .decode(Codec::Locating, compound::locate)
-        .visit(Codec::Generated, sum)
-        .visit(Codec::Hand, compound::visit)
+    Message::new("nfs-compound", move |buffer| {
+        encoded(black_box(&value), buffer)
+    })
+    .encode(Codec::Hand, move |buffer| {
+        compound::encode(black_box(&by_hand), buffer)
+    })
+    .decode(Codec::Generated, Compound4res::from_bytes)
+    .decode(Codec::Owned, owned::Compound4res::from_bytes)
+    .decode(Codec::Hand, compound::visit)
+    .decode(Codec::Locating, compound::locate)
+    .visit(Codec::Generated, sum)
+    .visit(Codec::Hand, compound::visit)
 }
 
 fn sum(bytes: &'static [u8]) -> Option<u64> {

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use oncrpc::{CallErrorKind, Method, PendingCall};
@@ -15,10 +16,12 @@ use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::transfer::{MethodPreference, ResultPlacement};
 use rpcrdma_transport_tests::block::{bytes, checksum};
 use rpcrdma_transport_tests::block1::{Echo, Null, Read, Write};
+use rpcrdma_transport_tests::device_source::{DeviceSource as _, Iwarp};
 use rpcrdma_transport_tests::ends::{Ends, any_address, placing};
 use rpcrdma_transport_tests::traffic::failure;
 use rpcrdma_verbs::memory::{Budget, Buf};
 use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
 use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent};
 
@@ -30,7 +33,7 @@ const COUNT: u32 = 20_000;
 const BUDGET: usize = 1 << 26;
 
 /// Takes all the memory that an end could use.
-fn hoard(ends: &Ends, end: usize) -> Vec<Buf> {
+fn hoard<D: Device>(ends: &Ends<D>, end: usize) -> Vec<Buf> {
     let driver = [&ends.near, &ends.far][end];
     let budget = &ends.budgets[end];
     let left = BUDGET - budget.used();
@@ -49,7 +52,7 @@ struct Open {
     echo: Option<PendingCall<Echo>>,
 }
 
-fn begin(ends: &mut Ends) -> Open {
+fn begin<D: Device>(ends: &mut Ends<D>) -> Open {
     let bytes = &bytes()[..COUNT as usize];
     Open {
         null: Some(ends.client.null().begin(&mut ends.near).unwrap()),
@@ -66,7 +69,7 @@ impl Open {
 
     /// Processes the events. Returns how many calls have failed for lack of memory, and how many
     /// connections were lost.
-    fn take(&mut self, ends: &mut Ends, what: &str) -> usize {
+    fn take<D: Device>(&mut self, ends: &mut Ends<D>, what: &str) -> usize {
         let mut felt = 0;
         while let Some(event) = ends.event() {
             match event {
@@ -87,7 +90,12 @@ impl Open {
     }
 
     /// Checks the outcome of a call. Returns true if it has failed.
-    fn ended(&mut self, ends: &mut Ends, completed: CompletedCall, what: &str) -> bool {
+    fn ended<D: Device>(
+        &mut self,
+        ends: &mut Ends<D>,
+        completed: CompletedCall,
+        what: &str,
+    ) -> bool {
         let bytes = &bytes()[..COUNT as usize];
         let channel = ends.channel();
         let ended = FinishedCall {
@@ -105,7 +113,7 @@ impl Open {
     }
 
     /// Turns until all calls have ended, and returns the number of failures.
-    fn finish(&mut self, ends: &mut Ends, what: &str) -> usize {
+    fn finish<D: Device>(&mut self, ends: &mut Ends<D>, what: &str) -> usize {
         let began = Instant::now();
         let mut felt = 0;
         while !self.is_empty() {
@@ -121,13 +129,13 @@ impl Open {
 }
 
 /// A call that has ended.
-struct FinishedCall<'a> {
-    channel: &'a LocalChannel<SoftwareDevice>,
+struct FinishedCall<'a, D: Device> {
+    channel: &'a LocalChannel<D>,
     completed: &'a CompletedCall,
     what: &'a str,
 }
 
-impl FinishedCall<'_> {
+impl<D: Device> FinishedCall<'_, D> {
     /// Returns true if this call has failed for lack of memory; `None` if another one has ended.
     fn check<P: Method>(
         &self,
@@ -154,65 +162,89 @@ impl FinishedCall<'_> {
     }
 }
 
-/// Returns the number of failures over all turns.
-fn every_turn(windows: bool, config: impl Fn(Config) -> Config) -> usize {
-    let mut felt = 0;
-    for (end, turns) in (0..2).flat_map(|end| (0..END).map(move |turns| (end, turns))) {
-        let what = format!(
-            "{} without memory after {turns} half turns",
-            ["the client", "the server"][end]
-        );
+/// Opens the devices of both ends for the scenario with this number.
+type Devices<'a, D> = &'a dyn Fn(u64) -> ([D; 2], SocketAddr);
+
+/// The software fabric, whose operations take some turns, in an order by the number.
+fn software(windows: bool) -> impl Fn(u64) -> ([SoftwareDevice; 2], SocketAddr) {
+    move |number| {
         let fabric = Fabric::new();
         fabric.inject(Faults {
             delay: 2,
-            seed: turns as u64,
+            seed: number,
             ..Faults::default()
         });
         let mut capabilities = fabric.device().capabilities().clone();
         capabilities.windows = windows;
         let devices = [fabric.device_with(capabilities), fabric.device()];
-        let client = Config {
-            reconnect_delay: 1,
-            ..config(Config::client())
-        };
-        let budgets = [Budget::new(BUDGET), Budget::new(BUDGET)];
-        let configs = (client, config(Config::server()));
-        let mut ends = Ends::within(budgets, devices, any_address(), configs);
-        // Properties of rtrext-02 apply from the second reply on.
-        ends.null();
-        ends.null();
-        let mut open = begin(&mut ends);
-        for number in 0..turns {
-            ends.half_turn(number);
-            open.take(&mut ends, &what);
-        }
-        let hoarded = hoard(&ends, end);
-        for number in turns..turns + WANT {
-            ends.half_turn(number);
-            felt += open.take(&mut ends, &what);
-        }
-        drop(hoarded);
-        felt += open.finish(&mut ends, &what);
-        let failed = begin(&mut ends).finish(&mut ends, &what);
-        assert_eq!(failed, 0, "{what}: it does not go on");
-        let budgets = ends.budgets.clone();
-        drop(ends);
-        assert_eq!(budgets.map(|budget| budget.used()), [0, 0], "{what}");
+        (devices, any_address())
     }
+}
+
+fn iwarp(_: u64) -> ([IwarpDevice; 2], SocketAddr) {
+    ([Iwarp.open(), Iwarp.open_server()], Iwarp.address())
+}
+
+/// Returns the number of failures over all turns.
+fn every_turn<D: Device>(devices: Devices<'_, D>, config: impl Fn(Config) -> Config) -> usize {
+    let points = (0..2).flat_map(|end| (0..END).map(move |turns| (end, turns)));
+    points
+        .map(|(end, turns)| {
+            let (devices, address) = devices(turns as u64);
+            let client = Config {
+                reconnect_delay: 1,
+                ..config(Config::client())
+            };
+            let budgets = [Budget::new(BUDGET), Budget::new(BUDGET)];
+            let configs = (client, config(Config::server()));
+            let ends = Ends::within(budgets, devices, address, configs);
+            without_memory(ends, end, turns)
+        })
+        .sum()
+}
+
+/// Takes the memory of an end after some half turns, and gives it back. Returns the number of
+/// failures.
+fn without_memory<D: Device>(mut ends: Ends<D>, end: usize, turns: usize) -> usize {
+    let what = format!(
+        "{} without memory after {turns} half turns",
+        ["the client", "the server"][end]
+    );
+    let mut felt = 0;
+    // Properties of rtrext-02 apply from the second reply on.
+    ends.null();
+    ends.null();
+    let mut open = begin(&mut ends);
+    for number in 0..turns {
+        ends.half_turn(number);
+        open.take(&mut ends, &what);
+    }
+    let hoarded = hoard(&ends, end);
+    for number in turns..turns + WANT {
+        ends.half_turn(number);
+        felt += open.take(&mut ends, &what);
+    }
+    drop(hoarded);
+    felt += open.finish(&mut ends, &what);
+    let failed = begin(&mut ends).finish(&mut ends, &what);
+    assert_eq!(failed, 0, "{what}: it does not go on");
+    let budgets = ends.budgets.clone();
+    drop(ends);
+    assert_eq!(budgets.map(|budget| budget.used()), [0, 0], "{what}");
     felt
 }
 
 // spec: rfc8166-4.5.4-b
 #[test]
 fn with_chunks() {
-    assert!(every_turn(true, |config| config) > 0);
-    assert!(every_turn(false, |config| config) > 0);
+    assert!(every_turn(&software(true), |config| config) > 0);
+    assert!(every_turn(&software(false), |config| config) > 0);
 }
 
 #[test]
 fn with_data_placed_by_sends() {
     assert!(
-        every_turn(true, |config| config.with_rtr(RtrExtConfig {
+        every_turn(&software(true), |config| config.with_rtr(RtrExtConfig {
             preference: MethodPreference::Groups,
             ..placing()
         })) > 0
@@ -226,5 +258,11 @@ fn with_transmissions_and_exposed_memory() {
         placement: ResultPlacement::Explicit,
         ..RtrExtConfig::ALL
     };
-    assert!(every_turn(false, |config| config.with_rtr(explicit)) > 0);
+    assert!(every_turn(&software(false), |config| config.with_rtr(explicit)) > 0);
+}
+
+#[test]
+fn over_iwarp() {
+    assert!(every_turn(&iwarp, |config| config) > 0);
+    assert!(every_turn(&iwarp, |config| config.with_rtr(RtrExtConfig::ALL)) > 0);
 }
