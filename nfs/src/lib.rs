@@ -39,13 +39,13 @@ mod memory;
 mod mount;
 mod name;
 mod network;
-mod new_object;
 #[cfg(feature = "nfs4")]
 pub mod nfs4_client;
 mod protocol;
 mod rpcbind;
 mod sattr;
 mod service;
+mod special_objects;
 mod wcc;
 
 pub use caller::{Caller, Squash};

@@ -27,12 +27,12 @@ use crate::file_system::{
 };
 use crate::handle::{FileHandle, Object};
 use crate::name::Name;
-use crate::new_object::{check_path, special};
 use crate::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ,
     Createhow3, FSF3_CANSETTIME, FSF3_HOMOGENEOUS, FSF3_LINK, FSF3_SYMLINK, Fattr3, Mknoddata3,
     Nfsstat3, Nfstime3, Sattr3, StableHow,
 };
+use crate::special_objects::{check_link_target, special_file};
 use crate::wcc::Wcc;
 use naming::LINK_MAX;
 use node::{Content, EXECUTE, Node, READ, SET_GID, SET_UID, WRITE};
@@ -305,7 +305,7 @@ impl FileSystem for MemoryFileSystem {
         dir_wcc: &mut Wcc,
     ) -> FsResult<Object> {
         self.create_in(place, dir_wcc, |tree, dir, name| {
-            check_path(&path)?;
+            check_link_target(&path)?;
             let content = Content::Symlink(path.to_vec().into());
             tree.create_other(caller, dir, name, attributes, content)
         })
@@ -319,7 +319,7 @@ impl FileSystem for MemoryFileSystem {
         dir_wcc: &mut Wcc,
     ) -> FsResult<Object> {
         self.create_in(place, dir_wcc, |tree, dir, name| {
-            let (kind, rdev, attributes) = special(what)?;
+            let (kind, rdev, attributes) = special_file(what)?;
             let is_device = matches!(what, Mknoddata3::Chr(_) | Mknoddata3::Blk(_));
             if is_device && !caller.is_root() {
                 return Err(Nfsstat3::Acces);

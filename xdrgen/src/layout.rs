@@ -1,6 +1,6 @@
 //! Computes the sizes of types: encoded in XDR, and in memory.
 
-use crate::ir::{Arm, Discriminant, Layout, Schema, Type, TypeDefKind, Union};
+use crate::ir::{Arm, Discriminant, Layout, Primitive, Schema, Type, TypeDefKind, Union};
 
 /// The maximum size in memory, in bytes, of the content of a union's arm or an optional that is
 /// stored inline; larger content is boxed in the owned shape. A void arm or an absent optional
@@ -35,54 +35,15 @@ impl Schema {
     /// Computes the layout of a type from the layouts of the types that it names.
     #[must_use]
     pub fn layout_of(&self, ty: &Type) -> Layout {
-        let sequence = Layout {
-            min: 4,
-            max: None,
-            inline_max: None,
-            lifetime: true,
-            shapes_differ: true,
-            memory: 24,
-            weight: 3,
-            ..Layout::default()
-        };
         match ty {
-            Type::Primitive(primitive) => {
-                let (size, bool) = (primitive.size(), *primitive == crate::ir::Primitive::Bool);
-                let float = matches!(
-                    primitive,
-                    crate::ir::Primitive::F32 | crate::ir::Primitive::F64
-                );
-                let memory = if bool { 1 } else { size };
-                Layout {
-                    min: size,
-                    max: Some(size),
-                    inline_max: Some(size),
-                    plain: !bool,
-                    float,
-                    memory,
-                    weight: 1,
-                    ..Layout::default()
-                }
-            }
-            Type::FixedOpaque(length) => {
-                let (length, padded) = (u64::from(*length), padded_len(*length));
-                let plain = length == padded && length > 0;
-                Layout {
-                    min: padded,
-                    max: Some(padded),
-                    inline_max: Some(padded),
-                    plain,
-                    memory: length,
-                    weight: 2,
-                    ..Layout::default()
-                }
-            }
+            Type::Primitive(primitive) => primitive_layout(*primitive),
+            Type::FixedOpaque(length) => fixed_opaque(*length),
             Type::Opaque(max) | Type::String(max) => {
                 let max = max.map(|max| 4 + padded_len(max));
                 Layout {
                     max,
                     inline_max: max,
-                    ..sequence
+                    ..sequence()
                 }
             }
             // The length stays in the message.
@@ -102,54 +63,26 @@ impl Schema {
                 Layout {
                     max,
                     inline_max: max,
-                    float: element.float,
-                    items: element.items,
-                    weight: container_weight(&element),
-                    ..sequence
+                    ..sequence_of(&element)
                 }
             }
-            Type::Optional(element) => {
-                let layout = self.layout_of(element);
-                let boxed = self.is_boxed(element);
-                let memory = if boxed {
-                    8
-                } else {
-                    layout.memory.div_ceil(8) * 8 + 8
-                };
-                let shapes_differ = layout.shapes_differ || boxed;
-                Layout {
-                    min: 4,
-                    max: layout.max.and_then(|max| max.checked_add(4)),
-                    inline_max: layout.inline_max.and_then(|max| max.checked_add(4)),
-                    plain: false,
-                    memory,
-                    shapes_differ,
-                    zero: true,
-                    weight: container_weight(&layout),
-                    ..layout
-                }
-            }
+            Type::List(element) => sequence_of(&self.layout_of(element)),
+            Type::Optional(element) => optional(self.layout_of(element), self.is_boxed(element)),
             Type::Recursive(id) => Layout {
                 memory: 8,
                 float: self.ty(*id).layout.float,
                 items: self.ty(*id).layout.items,
-                ..sequence
+                ..sequence()
             },
-            Type::Nested(content) => Layout {
-                min: self.layout_of(content).min,
-                memory: 8,
-                zero: false,
-                float: self.layout_of(content).float,
-                items: self.layout_of(content).items,
-                ..sequence
-            },
-            Type::List(element) => {
-                let element = self.layout_of(element);
+            Type::Nested(content) => {
+                let content = self.layout_of(content);
                 Layout {
-                    float: element.float,
-                    items: element.items,
-                    weight: container_weight(&element),
-                    ..sequence
+                    min: content.min,
+                    memory: 8,
+                    zero: false,
+                    float: content.float,
+                    items: content.items,
+                    ..sequence()
                 }
             }
             Type::Named(id) => self.ty(*id).layout,
@@ -284,6 +217,77 @@ fn container_weight(element: &Layout) -> u32 {
 /// Returns a length with its padding (RFC 4506, section 3).
 fn padded_len(length: u32) -> u64 {
     u64::from(length).div_ceil(4) * 4
+}
+
+fn primitive_layout(primitive: Primitive) -> Layout {
+    let size = primitive.size();
+    let bool = primitive == Primitive::Bool;
+    Layout {
+        min: size,
+        max: Some(size),
+        inline_max: Some(size),
+        plain: !bool,
+        float: matches!(primitive, Primitive::F32 | Primitive::F64),
+        memory: if bool { 1 } else { size },
+        weight: 1,
+        ..Layout::default()
+    }
+}
+
+fn fixed_opaque(length: u32) -> Layout {
+    let (length, padded) = (u64::from(length), padded_len(length));
+    Layout {
+        min: padded,
+        max: Some(padded),
+        inline_max: Some(padded),
+        plain: length == padded && length > 0,
+        memory: length,
+        weight: 2,
+        ..Layout::default()
+    }
+}
+
+/// Returns the layout of a sequence of which nothing is known.
+fn sequence() -> Layout {
+    Layout {
+        min: 4,
+        max: None,
+        inline_max: None,
+        lifetime: true,
+        shapes_differ: true,
+        memory: 24,
+        weight: 3,
+        ..Layout::default()
+    }
+}
+
+/// Returns the layout of a sequence without a bound.
+fn sequence_of(element: &Layout) -> Layout {
+    Layout {
+        float: element.float,
+        items: element.items,
+        weight: container_weight(element),
+        ..sequence()
+    }
+}
+
+fn optional(content: Layout, boxed: bool) -> Layout {
+    let memory = if boxed {
+        8
+    } else {
+        content.memory.div_ceil(8) * 8 + 8
+    };
+    Layout {
+        min: 4,
+        max: content.max.and_then(|max| max.checked_add(4)),
+        inline_max: content.inline_max.and_then(|max| max.checked_add(4)),
+        plain: false,
+        memory,
+        shapes_differ: content.shapes_differ || boxed,
+        zero: true,
+        weight: container_weight(&content),
+        ..content
+    }
 }
 
 fn fixed(element: Layout, count: u64) -> Layout {

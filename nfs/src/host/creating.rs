@@ -16,10 +16,10 @@ use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::{FileHandle, Object};
-use crate::new_object::{check_path, special};
 use crate::nfs3::{
     Createhow3, Ftype3, Mknoddata3, Nfsstat3, Sattr3, SetMode3, SetSize3, Specdata3,
 };
+use crate::special_objects::{check_link_target, special_file};
 use crate::wcc::Wcc;
 
 /// The maximum attempts of CREATE while other processes create and remove the name.
@@ -271,7 +271,7 @@ impl Tree {
             mode: SetMode3::False,
             ..*new
         };
-        let well_formed = check_path(path);
+        let well_formed = check_link_target(path);
         self.create_in(caller, dir, wcc, &new, |dir| {
             match well_formed {
                 Ok(()) => symlinkat(path.as_bytes(), &dir.fd, name)?,
@@ -289,7 +289,7 @@ impl Tree {
         what: &Mknoddata3,
         wcc: &mut Wcc,
     ) -> FsResult<Object> {
-        let (kind, spec, new) = special(what)?;
+        let (kind, spec, new) = special_file(what)?;
         let is_device = matches!(kind, Ftype3::Chr | Ftype3::Blk);
         if is_device && !caller.is_root() {
             return Err(Nfsstat3::Acces);

@@ -1,4 +1,4 @@
-//! Tracks which bytes are on stable storage.
+//! The write verifier, and the files with bytes that are not on stable storage yet.
 //!
 //! A file with uncommitted bytes stays open from before its first write until its commit: the
 //! kernel reports a writeback failure once to each descriptor that was open at that time. So the
@@ -20,7 +20,8 @@ use super::table::Id;
 use crate::file_system::FsResult;
 use crate::nfs3::Nfsstat3;
 
-/// The maximum files that are kept open. Beyond it, the oldest one is synchronized.
+/// The number of files that are kept open. Beyond it, the oldest one that is not being written is
+/// synchronized and closed; if all are being written, more are open.
 const MAX_FILES: usize = 1024;
 
 /// The write verifier, and the files with uncommitted bytes.
@@ -71,6 +72,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns a random number of the kernel's.
+pub(super) fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    if getrandom(&mut bytes, GetRandomFlags::empty())? != bytes.len() {
+        return Err(io::Error::other("the kernel gives too few random bytes"));
+    }
+    Ok(u64::from_be_bytes(bytes))
+}
+
 /// A write in progress whose bytes are not stable.
 pub(super) struct Writing<'a> {
     stability: &'a Stability,
@@ -86,17 +96,9 @@ impl Drop for Writing<'_> {
 }
 
 impl Stability {
-    pub(super) fn random() -> io::Result<[u8; 8]> {
-        let mut bytes = [0; 8];
-        if getrandom(&mut bytes, GetRandomFlags::empty())? != bytes.len() {
-            return Err(io::Error::other("the kernel gives too few random bytes"));
-        }
-        Ok(bytes)
-    }
-
     pub(super) fn new(is_volatile: bool) -> io::Result<Self> {
         Ok(Self {
-            verifier: AtomicU64::new(u64::from_be_bytes(Self::random()?)),
+            verifier: AtomicU64::new(random_u64()?),
             is_volatile,
             files: Mutex::default(),
             #[cfg(test)]
@@ -116,7 +118,8 @@ impl Stability {
         self.verifier.load(Ordering::SeqCst).to_be_bytes()
     }
 
-    /// Counts a write whose bytes are not stable. `open` opens a file that is not open yet.
+    /// Counts a write whose bytes are not stable. `open` opens a file that is not open yet, for
+    /// reading: nobody could execute a file that is open for writing.
     pub(super) fn begin(
         &self,
         id: Id,
@@ -173,7 +176,8 @@ impl Stability {
         }
     }
 
-    /// Synchronizes the unstable bytes of a file. Returns `None` if this server has written none.
+    /// Synchronizes the unstable bytes of a file. Returns `None` if the file is not kept open: the
+    /// caller must then synchronize a descriptor of its own.
     pub(super) fn commit(&self, id: Id) -> Option<FsResult<()>> {
         let (shared, begun) = {
             let files = lock(&self.files);

@@ -27,7 +27,7 @@ use super::key::HandleKey;
 use super::locks::Locks;
 use super::open_files::OpenFiles;
 use super::recent::RecentCache;
-use super::stability::Stability;
+use super::stability::{Stability, random_u64};
 use super::sys;
 use super::table::{Id, ROOT, Table};
 use crate::caller::Caller;
@@ -179,7 +179,7 @@ impl Tree {
         });
         let mut export = fstatvfs(&root)?.f_fsid.to_be_bytes().to_vec();
         export.extend(kernels.iter().flat_map(|handle| &handle.bytes));
-        let start = u64::from_be_bytes(Stability::random()?);
+        let start = random_u64()?;
         let limits = descriptor_limits();
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         Ok(Self {

@@ -1,4 +1,7 @@
-//! A message that has come in transmissions of rtrext-02: where its bytes are.
+//! The locations of the parts of a message that arrived in transmissions of rtrext-02.
+//!
+//! `connection::rtr::reassembly` fills them. Of a message that was abandoned, only `buffers` has a
+//! meaning.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,11 +27,13 @@ pub struct ReassembledMessage {
     pub stream: Vec<BufferRange>,
     /// The items that were excised, in their order.
     pub items: Vec<ReducedItem>,
-    /// Where the items are that the Sends have placed.
+    /// The ranges of the items that Sends have placed. Until the last transmission has arrived,
+    /// `buffer` is the number of a target, and `range` is within that target.
     pub places: Vec<BufferRange>,
     /// The memory of the items that were read or written explicitly.
     pub segments: Vec<Segment>,
-    /// Every buffer of the message, with those of its bytes that have come behind the section.
+    /// Every receive buffer of the message. The range is what follows the section of the Payload
+    /// stream in it.
     pub buffers: Vec<BufferRange>,
 }
 
@@ -51,18 +56,19 @@ pub struct ReducedItem {
 pub enum Reduction {
     /// The item is in these of the message's `places`, in order.
     Placed(Range<usize>),
-    /// In these of its `segments`: memory of the requester's.
+    /// The item is in these of the message's `segments`: memory of the requester.
     Explicit(Range<usize>),
-    /// The item is in the Payload stream: it was too short to be reduced.
+    /// The item is in the Payload stream: it was too short to be reduced. Only in replies.
     TooShort,
-    /// Nowhere: there was none.
+    /// The reply has no such item.
     NoItem,
 }
 
-/// Bytes of a whole message, and where they come from. `at` is where they belong.
+/// Bytes of a whole message, and where they come from. `at` is where they belong. Only a call has
+/// parts to read: the explicit items of a reply were written by the responder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// Bytes that have come.
+    /// Bytes that were received.
     Received {
         /// Where they belong.
         at: u32,
@@ -86,7 +92,7 @@ pub enum Source {
 }
 
 impl ReassembledMessage {
-    /// Forgets all but its memory.
+    /// Empties all lists, and keeps their capacity.
     pub(crate) fn clear(&mut self) {
         self.length = 0;
         self.stream.clear();
@@ -104,7 +110,7 @@ impl ReassembledMessage {
         })
     }
 
-    /// Returns whether the responder must read parts of the message.
+    /// Returns whether the responder must read parts of a call.
     #[must_use]
     pub fn has_reads(&self) -> bool {
         self.items
@@ -283,7 +289,7 @@ impl Iterator for Sources<'_> {
                 return Some(source);
             }
             if self.item == number {
-                // It has fewer bytes than it says, which was refused.
+                // It has fewer bytes than its length, which `Reassembly` has refused.
                 return None;
             }
         }

@@ -23,7 +23,7 @@ use crate::device_source::{self, DeviceSource, Locality};
 use crate::output::UsageError;
 use crate::progress::Progress;
 use crate::serve::PORT;
-use crate::server_name::ServerName;
+use crate::server_name::HostPort;
 use crate::test_pair::rtr;
 use crate::units::{size, size_u32, time};
 use clients::{Clients, Costs};
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     source: device_source::Options,
     /// Host and port of a server that `rpcrdma serve` runs; the default port is 20049.
     #[arg(long, value_name = "HOST[:PORT]")]
-    connect: Option<ServerName>,
+    connect: Option<HostPort>,
     /// The address of the server, once it is known.
     #[arg(skip)]
     server: Option<SocketAddr>,

@@ -21,7 +21,7 @@ use crate::device_source::{self, Locality};
 use crate::output::OutputError;
 use crate::schema::block::block1::{Client, Echo, Null};
 use crate::serve::{PORT, shutdown_flag};
-use crate::server_name::ServerName;
+use crate::server_name::HostPort;
 use crate::units::{size_u32, time};
 use stats::PingStats;
 
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Host and port of the server (default port 20049). The server is run by `rpcrdma serve`, or
     /// any server with --program.
     #[arg(long, value_name = "HOST[:PORT]")]
-    connect: ServerName,
+    connect: HostPort,
     /// Call the NULL procedure of this program, in decimal or hexadecimal (0x186a3 is NFS), instead
     /// of the echo of `rpcrdma serve`. Any RPC-over-RDMA server answers it.
     #[arg(long, value_name = "NUMBER", value_parser = number, requires = "version",

@@ -1,19 +1,16 @@
-//! Servers by name or address.
+//! Servers by name or address, as arguments.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
-/// The default port of OpenTelemetry's exporters for Prometheus.
-pub(crate) const METRICS_PORT: u16 = 9464;
-
 /// A host with or without a port: a name, or an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ServerName {
+pub(crate) struct HostPort {
     host: String,
     port: Option<u16>,
 }
 
-impl FromStr for ServerName {
+impl FromStr for HostPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -40,9 +37,9 @@ impl FromStr for ServerName {
     }
 }
 
-impl ServerName {
-    /// Returns the address of the server. IPv4 is preferred if the name has addresses of both
-    /// families.
+impl HostPort {
+    /// Returns the address of the server, with the default port if it has none or port 0. IPv4 is
+    /// preferred if the name has addresses of both families.
     pub(crate) fn resolve(&self, default_port: u16) -> Result<SocketAddr, String> {
         let port = self.port.filter(|port| *port != 0).unwrap_or(default_port);
         let found = (self.host.as_str(), port).to_socket_addrs();
@@ -58,7 +55,7 @@ impl ServerName {
 
 #[cfg(test)]
 mod tests {
-    use super::ServerName;
+    use super::HostPort;
 
     #[test]
     fn server_names_are_parsed() {
@@ -72,7 +69,7 @@ mod tests {
             ("[::1]:7", "::1", Some(7)),
         ] {
             let host = host.to_owned();
-            assert_eq!(text.parse(), Ok(ServerName { host, port }), "{text}");
+            assert_eq!(text.parse(), Ok(HostPort { host, port }), "{text}");
         }
         for text in [
             "",
@@ -83,13 +80,13 @@ mod tests {
             "a b",
             "server:/path",
         ] {
-            assert!(text.parse::<ServerName>().is_err(), "{text}");
+            assert!(text.parse::<HostPort>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn names_are_resolved() {
-        let resolve = |text: &str| text.parse::<ServerName>()?.resolve(20_049);
+        let resolve = |text: &str| text.parse::<HostPort>()?.resolve(20_049);
         assert_eq!(resolve("localhost"), Ok(([127, 0, 0, 1], 20_049).into()));
         assert_eq!(resolve("127.0.0.1:7"), Ok(([127, 0, 0, 1], 7).into()));
         assert!(resolve("no-such-host.invalid").is_err());

@@ -10,17 +10,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::output::outln;
 use crate::serve::shutdown_flag;
-use crate::server_name::{METRICS_PORT, ServerName};
+use crate::server_name::HostPort;
 use crate::units::time;
 use exposition::Page;
 use report::Report;
+
+/// The default port of servers with `--metrics`: that of OpenTelemetry's exporters for Prometheus.
+pub(crate) const METRICS_PORT: u16 = 9464;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     /// Host and port of the metrics (default port 9464) of `rpcrdma serve --metrics` or `rpcrdma
     /// nfs serve --metrics`.
     #[arg(value_name = "HOST[:PORT]", default_value = "127.0.0.1")]
-    server: ServerName,
+    server: HostPort,
     /// Print the metrics repeatedly, with their change per second.
     #[arg(long, value_name = "TIME", value_parser = time)]
     interval: Option<Duration>,

@@ -26,7 +26,8 @@ impl<D: Device> KeyedWindow<D> {
         self.key
     }
 
-    /// Returns the next key, with another lowest byte, which makes the old key invalid.
+    /// Returns the key for the next bind: only its lowest byte changes. The bind makes the old key
+    /// invalid.
     pub(crate) fn next_key(&mut self) -> u32 {
         self.key = self.key & !0xff | self.key.wrapping_add(1) & 0xff;
         self.key
@@ -35,7 +36,7 @@ impl<D: Device> KeyedWindow<D> {
 
 /// An exposed region of a call's memory.
 ///
-/// The key becomes invalid before the memory is returned. If the device refuses to end the key, the
+/// The key becomes invalid before the memory is released. If the device refuses to end the key, the
 /// memory is leaked.
 #[derive(Debug)]
 pub(crate) enum ExposedRegion<D: Device> {
@@ -51,20 +52,21 @@ pub(crate) struct WindowBinding<D: Device>(Option<(KeyedWindow<D>, PostedBuf)>);
 
 impl<D: Device> WindowBinding<D> {
     /// Takes a window that is being bound to this memory.
-    pub(crate) fn new(bound: KeyedWindow<D>, memory: PostedBuf) -> Self {
-        Self(Some((bound, memory)))
+    pub(crate) fn new(window: KeyedWindow<D>, memory: PostedBuf) -> Self {
+        Self(Some((window, memory)))
     }
 
-    /// Returns the window, which must not be bound any more, and releases the memory.
+    /// Returns the window, and releases the memory. The window must not be bound any more: the
+    /// request that invalidated its key has completed.
     pub(crate) fn release_window(mut self) -> Option<KeyedWindow<D>> {
-        self.0.take().map(|(bound, _)| bound)
+        self.0.take().map(|(window, _)| window)
     }
 }
 
 impl<D: Device> Drop for WindowBinding<D> {
     fn drop(&mut self) {
-        if let Some((mut bound, memory)) = self.0.take()
-            && !bound.window.end()
+        if let Some((mut keyed, memory)) = self.0.take()
+            && !keyed.window.end()
         {
             memory.leak();
         }
@@ -93,8 +95,8 @@ impl<D: Device> ExposedRegion<D> {
     /// Returns the key that the peer has.
     pub(crate) fn key(&self) -> u32 {
         match self {
-            Self::Window(WindowBinding(window)) => {
-                window.as_ref().map_or(0, |(bound, _)| bound.key)
+            Self::Window(WindowBinding(binding)) => {
+                binding.as_ref().map_or(0, |(window, _)| window.key)
             }
             Self::Region(registration) => registration.remote_key(),
         }

@@ -77,12 +77,12 @@ use super::{
 /// An open RDMA device. Clones refer to the same device.
 #[derive(Clone)]
 pub struct IbvDevice {
-    hub: Arc<DeviceState>,
+    device_state: Arc<DeviceState>,
 }
 
 /// Registered memory of a device.
 pub struct IbvRegion {
-    hub: Arc<DeviceState>,
+    device_state: Arc<DeviceState>,
     region: Arc<sys::Region>,
     /// The device's answer to the request to end it; `None` before the request.
     ended: Option<bool>,
@@ -90,7 +90,7 @@ pub struct IbvRegion {
 
 /// A memory window of a device.
 pub struct IbvWindow {
-    hub: Arc<DeviceState>,
+    device_state: Arc<DeviceState>,
     number: u32,
     key: u32,
     /// The device's answer to the request to end it; `None` before the request.
@@ -99,7 +99,7 @@ pub struct IbvWindow {
 
 /// A completion queue of a device.
 pub struct IbvCompletionQueue {
-    hub: Arc<DeviceState>,
+    device_state: Arc<DeviceState>,
     queue: Arc<Queue>,
     /// The number of empty polls since the device was last checked for a failure.
     idle: std::cell::Cell<u32>,
@@ -221,13 +221,13 @@ impl IbvDevice {
                 .is_none_or(|windows| windows.are_confined && attributes.vendor_id != SOFT_ROCE),
             guards_reads: attributes.vendor_id != SOFT_IWARP,
         };
-        let traits = Quirks {
+        let quirks = Quirks {
             iwarp,
             port,
             invalidated: windows.map_or(0, |windows| windows.invalidated),
         };
         Ok(Self {
-            hub: DeviceState::new((context.clone(), domain), capabilities, traits),
+            device_state: DeviceState::new((context.clone(), domain), capabilities, quirks),
         })
     }
 
@@ -241,13 +241,13 @@ impl IbvDevice {
     /// InfiniBand, it is part of the path query. With iWARP, it is the traffic class of the TCP
     /// connection, if the device supports it.
     pub fn set_traffic_class(&self, class: u8) {
-        self.hub.traffic_class.set(class);
+        self.device_state.traffic_class.set(class);
     }
 
     /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.hub.capabilities.name
+        &self.device_state.capabilities.name
     }
 }
 
@@ -266,11 +266,11 @@ impl Device for IbvDevice {
     type Manager = IbvConnectionManager;
 
     fn capabilities(&self) -> &Capabilities {
-        &self.hub.capabilities
+        &self.device_state.capabilities
     }
 
     fn protection_domain(&self) -> ProtectionDomainId {
-        self.hub.domain_id
+        self.device_state.domain_id
     }
 
     #[allow(unsafe_code, reason = "the promise is the caller's")]
@@ -281,38 +281,43 @@ impl Device for IbvDevice {
         access: Access,
     ) -> Result<IbvRegion> {
         // SAFETY: the caller promises that the memory stays valid until the registration has ended.
-        let region =
-            Arc::new(unsafe { sys::Region::register(&self.hub.domain, memory, length, access)? });
-        self.hub.tables.add_region(&region);
+        let region = Arc::new(unsafe {
+            sys::Region::register(&self.device_state.domain, memory, length, access)?
+        });
+        self.device_state.tables.add_region(&region);
         Ok(IbvRegion {
-            hub: self.hub.clone(),
+            device_state: self.device_state.clone(),
             region,
             ended: None,
         })
     }
 
     fn window(&self) -> Result<IbvWindow> {
-        if !self.hub.capabilities.windows {
+        if !self.device_state.capabilities.windows {
             return Err(VerbError {
                 verb: "ibv_alloc_mw",
                 cause: Cause::Limit,
             });
         }
-        let window = sys::Window::new(&self.hub.domain)?;
+        let window = sys::Window::new(&self.device_state.domain)?;
         let key = window.key();
         Ok(IbvWindow {
-            hub: self.hub.clone(),
-            number: self.hub.tables.add_window(window),
+            device_state: self.device_state.clone(),
+            number: self.device_state.tables.add_window(window),
             key,
             ended: None,
         })
     }
 
     fn completion_queue(&self, entries: u32) -> Result<IbvCompletionQueue> {
-        let queue = Queue::new(&self.hub.context, entries, self.hub.next_number())?;
-        self.hub.add_queue(&queue);
+        let queue = Queue::new(
+            &self.device_state.context,
+            entries,
+            self.device_state.next_number(),
+        )?;
+        self.device_state.add_queue(&queue);
         Ok(IbvCompletionQueue {
-            hub: self.hub.clone(),
+            device_state: self.device_state.clone(),
             queue,
             idle: 0.into(),
         })
@@ -320,12 +325,12 @@ impl Device for IbvDevice {
 
     fn shared_receives(&self, entries: u32) -> Result<IbvSharedReceives> {
         Ok(IbvSharedReceives {
-            shared: SrqInner::new(&self.hub, entries)?,
+            shared: SrqInner::new(&self.device_state, entries)?,
         })
     }
 
     fn manager(&self) -> Result<IbvConnectionManager> {
-        IbvConnectionManager::new(&self.hub)
+        IbvConnectionManager::new(&self.device_state)
     }
 }
 
@@ -339,10 +344,14 @@ impl super::MemoryRegion for IbvRegion {
     }
 
     fn deregister(&mut self) -> bool {
-        let Self { hub, region, ended } = self;
+        let Self {
+            device_state,
+            region,
+            ended,
+        } = self;
         *ended.get_or_insert_with(|| {
-            let ended = hub.tables.end_region(region);
-            hub.end_failed();
+            let ended = device_state.tables.end_region(region);
+            device_state.end_failed();
             ended
         })
     }
@@ -371,11 +380,14 @@ impl super::Window for IbvWindow {
 
     fn end(&mut self) -> bool {
         let Self {
-            hub, number, ended, ..
+            device_state,
+            number,
+            ended,
+            ..
         } = self;
         *ended.get_or_insert_with(|| {
-            let ended = hub.tables.end_window(*number);
-            hub.end_failed();
+            let ended = device_state.tables.end_window(*number);
+            device_state.end_failed();
             ended
         })
     }
@@ -395,13 +407,13 @@ impl Drop for IbvWindow {
 
 impl super::CompletionQueue for IbvCompletionQueue {
     fn poll(&self, completions: &mut Vec<Completion>, most: usize) -> Result<usize> {
-        let (reported, taken) = self.hub.poll(&self.queue, completions, most)?;
+        let (reported, taken) = self.device_state.poll(&self.queue, completions, most)?;
         if taken > 0 {
             self.idle.set(0);
             // These completions may have shown the failure of queue pairs.
-            self.hub.end_failed();
+            self.device_state.end_failed();
         } else if self.idle.replace(self.idle.get().wrapping_add(1)) % IDLE == IDLE - 1 {
-            self.hub.take_events();
+            self.device_state.take_events();
         }
         Ok(reported)
     }
@@ -411,7 +423,7 @@ impl super::CompletionQueue for IbvCompletionQueue {
     }
 
     fn acknowledge(&self) -> Result<()> {
-        self.hub.request_attention();
+        self.device_state.request_attention();
         self.queue.acknowledge();
         Ok(())
     }

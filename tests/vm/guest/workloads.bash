@@ -177,16 +177,21 @@ posix() {
     rm -rf "$at/posix"
 }
 
-# $1: what is tried, for the names of checks.
+# $1: what is tried, for the names of checks; a failure of the workload $excused does not count.
 all_workloads() {
-    local name
+    local name before
     mkdir -p "$at"
     for name in $(./cases list); do
         check "$1: case $name" ./cases "$name" "$at"
     done
     for name in direct_blocks direct_megabytes buffered_odd_sizes mapped_blocks four_writers mixed exercised compiled cloned removed \
         replaced close_to_open sparse mapped; do
+        before=$failed
         check "$1: $name" $name
+        if [ "$name" = "${excused-}" ] && [ "$failed" -gt "$before" ]; then
+            echo "excused: $1: $name"
+            failed=$before
+        fi
         # What a check that failed has left.
         rm -rf "${at:?}"/* /tmp/compiled /tmp/repository /tmp/second
     done

@@ -13,7 +13,8 @@ use crate::names;
 use crate::source::Span;
 
 /// Adds the arms of all unions. It runs after enums are opened and their members renamed, and
-/// before types are added: types have the same indexes in the symbol table and in the schema.
+/// before `lists::find` adds types: until then, types have the same indexes in the symbol table and
+/// in the schema.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for at in 0..schema.types.len() {
         let source = &context.symbols.types[at];
@@ -64,15 +65,15 @@ fn union(
             }
         }
         if body.default.is_none() {
-            cases.missing(name);
+            cases.report_missing(name);
         }
     }
     let mut arms: Vec<Arm> = arms
         .into_iter()
         .map(|(case, value, content)| arm(context, case, value, content))
         .collect();
-    let default =
-        default.and_then(|content| reachable(schema, discriminant, &mut arms, content, name));
+    let default = default
+        .and_then(|content| simplify_default(schema, discriminant, &mut arms, content, name));
     let names = arm_names(context, schema, module, discriminant, &arms);
     // It is no union if the configuration supplies its Rust type.
     if let TypeDefKind::Union(union) = &mut schema.types[at].kind {
@@ -98,7 +99,7 @@ fn arm(context: &Context<'_, '_>, case: &ast::ValueExpr, value: u32, content: Co
 
 /// Simplifies a default arm. For a bool it becomes an arm for the other value; if no value reaches
 /// it, it is dropped. Values without a member reach that of an open enum.
-fn reachable(
+fn simplify_default(
     schema: &Schema,
     discriminant: Option<Discriminant>,
     arms: &mut Vec<Arm>,
@@ -226,10 +227,10 @@ impl Cases<'_, '_, '_> {
             Some(id) => self.context.symbols.values.get(id)?,
             None => value(self.context, self.module, case)?,
         };
-        if !self.has(case, number) {
+        if !self.check_value(case, number) {
             return None;
         }
-        // The discriminant has 32 bits, and `has` checked that the number is in the range of its
+        // The discriminant has 32 bits, and `check_value` checked that the number is in the range of its
         // type.
         let bits = i32::try_from(number)
             .map(i32::cast_unsigned)
@@ -257,7 +258,7 @@ impl Cases<'_, '_, '_> {
     }
 
     /// Returns true if the value of a case is a value of the discriminant's type.
-    fn has(&mut self, case: &ast::ValueExpr, number: i128) -> bool {
+    fn check_value(&mut self, case: &ast::ValueExpr, number: i128) -> bool {
         let (fits, ty) = match self.discriminant {
             Discriminant::I32 => (
                 Primitive::I32
@@ -331,7 +332,7 @@ impl Cases<'_, '_, '_> {
     }
 
     /// Reports members of the enum without an arm, which RFC 4506 allows.
-    fn missing(&mut self, name: Span) {
+    fn report_missing(&mut self, name: Span) {
         let Discriminant::Enum(id) = self.discriminant else {
             return;
         };

@@ -1,7 +1,8 @@
-//! The parser: turns XDR into an AST and recovers from errors, so that one run finds all defects.
+//! The parser: turns XDR into an AST and recovers from errors, so that one run finds all syntax
+//! errors.
 //!
-//! The language is that of RFC 4506, section 6, and RFC 5531, section 12. Extensions that real
-//! files use are accepted and reported as lints. Both layers are nom parsers: the lexer reads
+//! The language is that of RFC 4506, section 6, and RFC 5531, section 12. What real files write
+//! differently is accepted and reported as lints. Both layers are nom parsers: the lexer reads
 //! `&str`, the grammar reads a slice of tokens.
 
 mod c;
@@ -76,7 +77,8 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
 }
 
 /// Splits the constants of `#define` into those with a value, and those that depend on a name that
-/// the text does not define as a value.
+/// is neither a constant, a member of an enum nor an earlier `#define` of the text. The latter are
+/// macros for now: `supply` defines them if they are used and the name has a value elsewhere.
 fn constants(
     defined: Vec<Definition>,
     definitions: &[Definition],

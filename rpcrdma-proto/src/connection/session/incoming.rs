@@ -1,5 +1,7 @@
 //! Messages and completions that the transport reports.
 
+use core::ops::Range;
+
 use super::operations::OptionalMessage;
 use super::{BufferDisposition, Session};
 use crate::chunk::Segment;
@@ -9,7 +11,7 @@ use crate::connection::requester::{CallReply, ReplyOutcome, RequestKind};
 use crate::connection::responder::{IncomingCall, ServeError};
 use crate::connection::states::ConnState;
 use crate::error::RefusalReason;
-use crate::header::{Header, HeaderBody};
+use crate::header::{Chunks, Header, HeaderBody};
 use crate::v2::MsgType;
 use crate::v2::rtr::ROPT_REPTERR;
 use crate::version::Version;
@@ -227,18 +229,13 @@ impl Session {
             credits,
             ..
         } = *header;
-        let inline = |payload: &[u8]| {
-            // A receive is of 32 bits.
-            let end = u32::try_from(message.len()).unwrap_or(u32::MAX);
-            end.saturating_sub(u32::try_from(payload.len()).unwrap_or(u32::MAX))..end
-        };
         match &header.body {
             HeaderBody::Message {
                 direction: MsgType::Call,
                 chunks,
                 payload,
             } => {
-                let inline = Some(inline(payload));
+                let inline = Some(payload_range(message, payload));
                 self.call_arrived(IncomingCall {
                     xid,
                     version,
@@ -259,35 +256,13 @@ impl Session {
                     grant: Some(credits),
                     chunks: chunks.some(),
                     buffer,
-                    inline: inline(payload),
+                    inline: payload_range(message, payload),
                     invalidated,
                 },
             ),
             HeaderBody::Long { direction, chunks } => {
-                if self.is_reply(header) {
-                    let is_certain = direction.is_some() || self.answers_open_call(xid);
-                    self.reply_arrived(
-                        version,
-                        CallReply {
-                            xid,
-                            grant: is_certain.then_some(credits),
-                            chunks: chunks.some(),
-                            buffer,
-                            inline: 0..0,
-                            invalidated,
-                        },
-                    )
-                } else {
-                    let chunks = chunks.some();
-                    self.call_arrived(IncomingCall {
-                        xid,
-                        version,
-                        requested_credits: credits,
-                        buffer,
-                        inline: None,
-                        chunks,
-                    })
-                }
+                let has_direction = direction.is_some();
+                self.long_arrived(buffer, header, (chunks, has_direction), invalidated)
             }
             HeaderBody::Operation {
                 direction,
@@ -304,7 +279,7 @@ impl Session {
                     payload,
                 };
                 if self.takes_group(*code) {
-                    let header = inline(payload).start;
+                    let header = payload_range(message, payload).start;
                     return self.group_arrived(&optional, buffer, header, length, invalidated);
                 }
                 self.operation_arrived(&optional, buffer, message)
@@ -314,6 +289,44 @@ impl Session {
                 BufferDisposition::Free
             }
         }
+    }
+
+    /// Processes a header whose whole message is in chunks.
+    #[inline(always)]
+    fn long_arrived(
+        &mut self,
+        buffer: BufferId,
+        header: &Header<'_>,
+        (chunks, has_direction): (&Chunks<'_>, bool),
+        invalidated: Option<u32>,
+    ) -> BufferDisposition {
+        let Header {
+            xid,
+            version,
+            credits,
+            ..
+        } = *header;
+        let chunks = chunks.some();
+        if !self.is_reply(header) {
+            return self.call_arrived(IncomingCall {
+                xid,
+                version,
+                requested_credits: credits,
+                buffer,
+                inline: None,
+                chunks,
+            });
+        }
+        let is_certain = has_direction || self.answers_open_call(xid);
+        let reply = CallReply {
+            xid,
+            grant: is_certain.then_some(credits),
+            chunks,
+            buffer,
+            inline: 0..0,
+            invalidated,
+        };
+        self.reply_arrived(version, reply)
     }
 
     // spec: bd-5.3-f
@@ -380,4 +393,11 @@ impl Session {
         }
         BufferDisposition::Free
     }
+}
+
+/// Returns where the payload is in a message.
+fn payload_range(message: &[u8], payload: &[u8]) -> Range<u32> {
+    // A receive is of 32 bits.
+    let end = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    end.saturating_sub(u32::try_from(payload.len()).unwrap_or(u32::MAX))..end
 }

@@ -11,11 +11,12 @@
 //! 2. `Queue::lifecycle`: the creation and the destruction of queue pairs on a completion queue.
 //! 3. `Queue::state`: a completion queue, with the outstanding requests of its queue pairs. It is
 //!    locked while completions are taken.
-//! 4. `Tables`, and `ReceiveIds`, the ids of a shared receive queue.
-//! 5. Locks under which none of 1. to 5. is taken: `DeviceState::queues`, `pairs` and `failing`,
+//! 4. `Tables`.
+//! 5. `ReceiveIds`, the ids of a shared receive queue.
+//! 6. Locks under which none of 1. to 6. is taken: `DeviceState::queues`, `pairs` and `failing`,
 //!    the two of `EventQueue`, `Connection::phase`, and those of the objects in `sys`, which are
 //!    locked while they end.
-//! 6. `Context::pending_events`, which is locked while events are read and acknowledged.
+//! 7. `Context::pending_events`, which is locked while events are read and acknowledged.
 //!
 //! Posting a list takes the lock of the queue pair, briefly that of its completion queue, and that
 //! of the tables if the list binds, invalidates, or is short enough to be inline. Posting shared
@@ -25,9 +26,9 @@
 //!
 //! A destruction waits until the events of its object are acknowledged. So no destruction is called
 //! under a lock that a thread takes between an event and its acknowledgement: in between, no lock
-//! is taken, and only 6. is held, under which nothing is destroyed. No verb is called under a lock
-//! of 4., except that a list that binds is posted under the lock of the tables, which does not
-//! wait.
+//! is taken, and only 7. is held, under which nothing is destroyed. No verb is called under a lock
+//! of 4. or 5., with two exceptions that do not wait: a list that binds is posted under the lock of
+//! the tables, and completions are polled under it after one of the batch has invalidated a key.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -51,7 +52,7 @@ pub(super) struct DeviceState {
     pub(super) domain_id: ProtectionDomainId,
     pub(super) context: Arc<Context>,
     pub(super) capabilities: Capabilities,
-    pub(super) traits: Quirks,
+    pub(super) quirks: Quirks,
     pub(super) traffic_class: TrafficClass,
     /// The queue pairs by the numbers that this provider assigned.
     pairs: Mutex<NumberMap<Arc<dyn CompletionTarget>>>,
@@ -61,8 +62,8 @@ pub(super) struct DeviceState {
     /// False if there are none. Checking this is cheaper than the lock.
     has_failing: AtomicBool,
     numbers: AtomicU32,
-    /// Increases when a thread is about to wait, or was woken. Every descriptor must be checked
-    /// after that.
+    /// Increases when a completion queue is acknowledged, which a thread does after it waited.
+    /// Managers then check their descriptors.
     attention: AtomicU32,
 }
 
@@ -96,7 +97,7 @@ impl DeviceState {
             domain_id: ProtectionDomainId::unique(),
             context,
             capabilities,
-            traits: quirks,
+            quirks,
             traffic_class: TrafficClass::default(),
             pairs: Mutex::default(),
             queues: Mutex::default(),
@@ -162,7 +163,7 @@ impl DeviceState {
         }
         let received = status == Status::Success && matches!(kind, Kind::Receive | Kind::Shared(_));
         let invalidated =
-            (received && taken.flags & self.traits.invalidated != 0).then_some(taken.key);
+            (received && taken.flags & self.quirks.invalidated != 0).then_some(taken.key);
         if let Some(key) = invalidated {
             tables.get().unbound(key);
         }
@@ -179,8 +180,8 @@ impl DeviceState {
         })
     }
 
-    /// Takes completions of a queue, at most `most`. Returns their number, and the number of all
-    /// that were taken.
+    /// Takes completions of a queue, at most `most`. Returns the number of those that are reported,
+    /// and the number of all that were taken.
     pub(super) fn poll(
         &self,
         queue: &Queue,

@@ -164,10 +164,10 @@ fn describe(context: &Arc<Context>, name: String, iwarp: bool) -> Result<DeviceI
 
 fn used(name: &str) -> std::result::Result<ProbedDevice, VerbError> {
     let device = IbvDevice::open(Some(name))?;
-    let hub = &device.hub;
+    let device_state = &device.device_state;
     Ok(ProbedDevice {
-        capabilities: hub.capabilities.clone(),
-        port: hub.traits.port,
+        capabilities: device_state.capabilities.clone(),
+        port: device_state.quirks.port,
     })
 }
 

@@ -23,7 +23,7 @@ use crate::provider::{
 
 /// The connection manager of a device.
 pub struct IbvConnectionManager {
-    hub: Arc<DeviceState>,
+    device_state: Arc<DeviceState>,
     channel: Arc<Channel>,
     notices: Arc<EventQueue>,
     listening: Vec<(Id, SocketAddr)>,
@@ -55,27 +55,30 @@ const NO_SERVICE: i32 = 8;
 
 impl std::fmt::Debug for IbvConnectionManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Manager({})", self.hub.capabilities.name)
+        write!(f, "Manager({})", self.device_state.capabilities.name)
     }
 }
 
 impl IbvConnectionManager {
-    pub(super) fn new(hub: &Arc<DeviceState>) -> Result<Self> {
+    pub(super) fn new(device_state: &Arc<DeviceState>) -> Result<Self> {
         let (channel, notices) = (Channel::new()?, EventQueue::new()?);
         let any = any_of(
             "manager",
             &[
                 channel.descriptor(),
                 notices.descriptor(),
-                hub.context.descriptor(),
+                device_state.context.descriptor(),
             ],
         )?;
         // Earlier events of this queue pair number belong to another queue pair.
-        hub.take_events();
-        let (listening, connections, looked) =
-            (Vec::new(), HashMap::new(), (hub.attention(), SELDOM));
+        device_state.take_events();
+        let (listening, connections, looked) = (
+            Vec::new(),
+            HashMap::new(),
+            (device_state.attention(), SELDOM),
+        );
         Ok(Self {
-            hub: hub.clone(),
+            device_state: device_state.clone(),
             channel,
             notices,
             listening,
@@ -89,7 +92,7 @@ impl IbvConnectionManager {
     /// Creates a connection or a listener with the traffic class of the device.
     fn new_id(&self) -> Result<Id> {
         let id = Id::new(&self.channel)?;
-        if let Some(class) = self.hub.traffic_class.get() {
+        if let Some(class) = self.device_state.traffic_class.get() {
             id.set_traffic_class(class)?;
         }
         Ok(id)
@@ -97,7 +100,7 @@ impl IbvConnectionManager {
 
     fn parts<'a>(&'a self, queues: &Queues<'a, IbvDevice>) -> PairResources<'a> {
         PairResources {
-            device_state: &self.hub,
+            device_state: &self.device_state,
             queue: &queues.completions.queue,
             shared: queues.receives.map(|shared| &*shared.shared),
             events: &self.notices,
@@ -110,17 +113,17 @@ impl IbvConnectionManager {
         config: &QueuePairConfig,
         queues: &Queues<'_, IbvDevice>,
     ) -> Result<()> {
-        let capabilities = &self.hub.capabilities;
+        let capabilities = &self.device_state.capabilities;
         if config.reads > capabilities.max_reads || (config.rnr_retry && !capabilities.rnr_retry) {
             return Err(VerbError {
                 verb,
                 cause: Cause::Limit,
             });
         }
-        let of_hub = Arc::ptr_eq(&queues.completions.hub, &self.hub)
+        let of_hub = Arc::ptr_eq(&queues.completions.device_state, &self.device_state)
             && queues
                 .receives
-                .is_none_or(|shared| Arc::ptr_eq(&shared.shared.hub, &self.hub));
+                .is_none_or(|shared| Arc::ptr_eq(&shared.shared.device_state, &self.device_state));
         if of_hub {
             Ok(())
         } else {
@@ -165,11 +168,11 @@ impl IbvConnectionManager {
 
     /// Processes all events.
     fn look(&mut self) {
-        self.looked = (self.hub.attention(), 0);
+        self.looked = (self.device_state.attention(), 0);
         if !std::mem::take(&mut self.has_migrated) && !self.is_readable() {
-            return self.hub.end_failed();
+            return self.device_state.end_failed();
         }
-        self.hub.take_events();
+        self.device_state.take_events();
         while let Some(happened) = self.channel.next() {
             tracing::trace!(?happened, "of a connection");
             self.happens(happened);
@@ -236,7 +239,7 @@ impl IbvConnectionManager {
     }
 
     fn is_ours(&self, id: &Id, address: SocketAddr) -> Result<()> {
-        let ours = &self.hub.capabilities.name;
+        let ours = &self.device_state.capabilities.name;
         match id.device() {
             Some(device) if device != *ours => Err(VerbError {
                 verb: "rdma_resolve_addr",
@@ -472,7 +475,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
             return Some(event);
         }
         let (attention, calls) = self.looked;
-        if attention == self.hub.attention() && calls < SELDOM {
+        if attention == self.device_state.attention() && calls < SELDOM {
             self.looked.1 += 1;
             return None;
         }

@@ -114,7 +114,7 @@ impl QpInner {
         private_data: &[u8],
     ) -> Result<Arc<Self>> {
         let PairResources {
-            device_state: hub,
+            device_state,
             queue,
             shared,
             events: notices,
@@ -122,17 +122,17 @@ impl QpInner {
         let sizes = QueuePairSizes {
             sends: config.sends,
             receives: config.receives,
-            slices: u32::try_from(hub.capabilities.max_sge).unwrap_or(1),
-            inline: hub.capabilities.max_inline,
+            slices: u32::try_from(device_state.capabilities.max_sge).unwrap_or(1),
+            inline: device_state.capabilities.max_inline,
         };
-        let number = hub.next_number();
+        let number = device_state.next_number();
         let lifecycle = queue.lock_lifecycle();
         let of = shared.map(SrqInner::device);
-        let device = sys::QueuePair::new(&hub.domain, queue.device(), of, &sizes, number)?;
+        let device = sys::QueuePair::new(&device_state.domain, queue.device(), of, &sizes, number)?;
         let device_number = device.number();
         let pair = Arc::new(Self {
             number,
-            device_state: hub.clone(),
+            device_state: device_state.clone(),
             queue: queue.clone(),
             events: notices.clone(),
             connection,
@@ -145,7 +145,7 @@ impl QpInner {
         let shared_ids = shared.map(|shared| (shared.number, &shared.ids));
         queue.add_pair(device_number, pair.rings(), shared_ids);
         drop(lifecycle);
-        hub.add_pair(number, pair.clone());
+        device_state.add_pair(number, pair.clone());
         Ok(pair)
     }
 
@@ -295,7 +295,7 @@ impl QpInner {
         let bytes = bytes(mine);
         // A device does not check the keys of inline requests.
         let fits = moves && bytes > 0 && bytes <= self.device_state.capabilities.max_inline.into();
-        let quiet = self.device_state.traits.iwarp
+        let quiet = self.device_state.quirks.iwarp
             && moves
             && bytes >= TCP_ZERO_COPY_BYTES
             && !request.signaled;
@@ -317,7 +317,7 @@ impl QpInner {
         operation: &Operation,
         (number, oldest): (u32, u32),
     ) -> bool {
-        if !self.device_state.traits.iwarp {
+        if !self.device_state.quirks.iwarp {
             return false;
         }
         if matches!(operation, Operation::Read { .. }) {
@@ -536,7 +536,7 @@ impl CompletionTarget for QpInner {
 
 impl QpInner {
     fn end_device(&self, state: &mut QpState, device: sys::QueuePair) {
-        let iwarp = self.device_state.traits.iwarp;
+        let iwarp = self.device_state.quirks.iwarp;
         let asks = self.connection.phase() == Phase::Requesting;
         if iwarp {
             // The kernel closes the connection in an orderly way, and the queue pair with it.

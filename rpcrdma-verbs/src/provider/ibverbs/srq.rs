@@ -16,21 +16,25 @@ use crate::provider::{Cause, Receive, Result, Sge, VerbError};
 
 /// A shared receive queue.
 pub(super) struct SrqInner {
-    pub(super) hub: Arc<DeviceState>,
+    pub(super) device_state: Arc<DeviceState>,
     device: Arc<sys::SharedReceives>,
     pub(super) ids: Arc<ReceiveIds>,
     pub(super) number: u32,
 }
 
 impl SrqInner {
-    pub(super) fn new(hub: &Arc<DeviceState>, entries: u32) -> Result<Arc<Self>> {
-        let slices = u32::try_from(hub.capabilities.max_sge).unwrap_or(1);
-        let device = Arc::new(sys::SharedReceives::new(&hub.domain, entries, slices)?);
+    pub(super) fn new(device_state: &Arc<DeviceState>, entries: u32) -> Result<Arc<Self>> {
+        let slices = u32::try_from(device_state.capabilities.max_sge).unwrap_or(1);
+        let device = Arc::new(sys::SharedReceives::new(
+            &device_state.domain,
+            entries,
+            slices,
+        )?);
         Ok(Arc::new(Self {
-            hub: hub.clone(),
+            device_state: device_state.clone(),
             device,
             ids: ReceiveIds::new(entries),
-            number: hub.next_number(),
+            number: device_state.next_number(),
         }))
     }
 
@@ -49,7 +53,7 @@ impl SrqInner {
         };
         if !receives
             .iter()
-            .all(|receive| receive_fits(receive, slices, self.hub.capabilities.max_sge))
+            .all(|receive| receive_fits(receive, slices, self.device_state.capabilities.max_sge))
         {
             return Err(error(Cause::Limit));
         }

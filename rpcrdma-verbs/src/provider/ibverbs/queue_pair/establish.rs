@@ -33,14 +33,14 @@ impl QpInner {
         let attributes = ibv_qp_attr {
             qp_state: ibv_qp_state::IBV_QPS_INIT,
             qp_access_flags: PEER_ACCESS,
-            port_num: self.device_state.traits.port,
+            port_num: self.device_state.quirks.port,
             ..Default::default()
         };
         let common = mask::IBV_QP_STATE | mask::IBV_QP_ACCESS_FLAGS;
         let infiniband = mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT;
         self.lock().modify(
             attributes,
-            if self.device_state.traits.iwarp {
+            if self.device_state.quirks.iwarp {
                 common.0
             } else {
                 (common | infiniband).0
@@ -63,7 +63,7 @@ impl QpInner {
     /// end, unless the connection knows them.
     fn modify_to_rts(&self, state: &QpState, reads: Option<(u8, u8)>) -> Result<()> {
         // For iWARP the kernel does this.
-        if self.device_state.traits.iwarp {
+        if self.device_state.quirks.iwarp {
             return state.device("ibv_modify_qp").map(drop);
         }
         let (mut attributes, mask) = self.connection.id.attributes(ibv_qp_state::IBV_QPS_RTR)?;

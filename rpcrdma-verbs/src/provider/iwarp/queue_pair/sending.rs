@@ -124,38 +124,14 @@ impl Qp {
             return false;
         };
         let stage = match request.operation {
-            Operation::Send { .. } | Operation::Write { .. } => {
-                let checked = match request.payload() {
-                    Payload::Posted(slices) if !request.inline => {
-                        self.domain.read().check_local(slices, BufferUse::Send)
-                    }
-                    _ => Ok(()),
-                };
-                match checked {
-                    Err(status) => Stage::Failed(status),
-                    Ok(()) => push_message(stream, request),
-                }
-            }
-            Operation::Read { from } => {
-                let slices = request.slices.all();
-                match self.domain.read().check_local(slices, BufferUse::Receive) {
-                    Err(status) => Stage::Failed(status),
-                    // It would wait for ever.
-                    Ok(()) if stream.max_reads() == 0 => {
-                        Stage::Failed(Status::RemoteInvalidRequest)
-                    }
-                    Ok(()) => {
-                        // It is at most the length of a message, which has 32 bits.
-                        let length = request.payload().length() as u32;
-                        // The peer can use this number only for its response.
-                        let sink = number as u32 | 1;
-                        if !stream.push_read(sink, length, (from.key, from.address)) {
-                            return false;
-                        }
-                        Stage::Reading
-                    }
-                }
-            }
+            Operation::Send { .. } | Operation::Write { .. } => match self.check_source(request) {
+                Err(status) => Stage::Failed(status),
+                Ok(()) => push_message(stream, request),
+            },
+            Operation::Read { from } => match self.push_read(stream, number, request, from) {
+                Some(stage) => stage,
+                None => return false,
+            },
             Operation::Bind {
                 window,
                 key,
@@ -191,6 +167,41 @@ impl Qp {
         }
         sends.begin(matches!(stage, Stage::Failed(_)));
         true
+    }
+
+    /// Checks the memory that a message is sent from.
+    fn check_source(&self, request: &PendingRequest) -> Result<(), Status> {
+        match request.payload() {
+            Payload::Posted(slices) if !request.inline => {
+                self.domain.read().check_local(slices, BufferUse::Send)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Frames the request of an RDMA Read. Returns `None` if it has to wait for others.
+    fn push_read(
+        &self,
+        stream: &mut IwarpStream,
+        number: u64,
+        request: &PendingRequest,
+        from: RemoteMemory,
+    ) -> Option<Stage> {
+        let slices = request.slices.all();
+        let checked = self.domain.read().check_local(slices, BufferUse::Receive);
+        if let Err(status) = checked {
+            return Some(Stage::Failed(status));
+        }
+        // It would wait for ever.
+        if stream.max_reads() == 0 {
+            return Some(Stage::Failed(Status::RemoteInvalidRequest));
+        }
+        // It is at most the length of a message, which has 32 bits.
+        let length = request.payload().length() as u32;
+        // The peer can use this number only for its response.
+        let sink = number as u32 | 1;
+        let pushed = stream.push_read(sink, length, (from.key, from.address));
+        pushed.then_some(Stage::Reading)
     }
 
     fn begin_response(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
@@ -266,20 +277,15 @@ impl Qp {
         })
     }
 
-    /// Sends the framed data in one system call.
-    fn flush(&self, state: &mut QpState) -> SendOutcome {
-        let (Some(stream), Some(socket)) = (&mut state.stream, &state.socket) else {
-            return SendOutcome::Lost;
-        };
-        // The lock is held while the memory is sent: a region ends under the lock.
-        let table = self.domain.read();
-        let mut of_responses = ArrayVec::<Sge, PIECES>::new();
-        let mut parts = ArrayVec::<IoSlice<'_>, PIECES>::new();
-        let mut pieces = stream.pieces().take(PIECES).peekable();
-        if pieces.peek().is_none() {
-            return SendOutcome::All;
-        }
-        // Exposed memory is looked up first, since the pieces refer to it.
+    /// Returns the memory that the peer reads, for each of the next pieces that has it; `None` if some
+    /// of it is no longer exposed.
+    fn memory_of_responses(
+        &self,
+        stream: &IwarpStream,
+        sends: &SendQueue,
+        table: &KeyTable,
+    ) -> Option<ArrayVec<Sge, PIECES>> {
+        let mut all = ArrayVec::new();
         for piece in stream.pieces().take(PIECES) {
             let FramerPiece::Payload {
                 message_id,
@@ -292,45 +298,32 @@ impl Qp {
             let Source::Response(number) = Source::of(message_id) else {
                 continue;
             };
-            let read = stream.response_at(state.sends.responses.index(number));
+            let read = stream.response_at(sends.responses.index(number))?;
             // A piece is shorter than its message, whose length has 32 bits.
-            let range = (offset, len as u32);
-            match read.and_then(|read| self.exposed(&table, read, range)) {
-                Some(exposed) => of_responses.push(exposed),
-                None => return SendOutcome::Lost,
-            }
+            all.push(self.exposed(table, read, (offset, len as u32))?);
         }
-        let mut of_responses = of_responses.iter();
-        for piece in pieces {
-            match piece {
-                FramerPiece::Owned(bytes) => {
-                    if parts.try_push(IoSlice::new(bytes)).is_err() {
-                        break;
-                    }
-                }
-                FramerPiece::Payload {
-                    message_id,
-                    offset,
-                    len,
-                } => {
-                    let payload = match Source::of(message_id) {
-                        Source::Response(_) => of_responses
-                            .next()
-                            .map(|exposed| (Payload::Posted(std::slice::from_ref(exposed)), 0)),
-                        Source::Request(number) => {
-                            let request = state.sends.get(number);
-                            request.map(|request| (request.payload(), offset))
-                        }
-                    };
-                    let Some((payload, offset)) = payload else {
-                        return SendOutcome::Lost;
-                    };
-                    let bytes = payload.bytes(offset.into(), len as u64);
-                    if !extend_whole(&mut parts, bytes) {
-                        break;
-                    }
-                }
-            }
+        Some(all)
+    }
+
+    /// Sends the framed data in one system call.
+    fn flush(&self, state: &mut QpState) -> SendOutcome {
+        let (Some(stream), Some(socket)) = (&mut state.stream, &state.socket) else {
+            return SendOutcome::Lost;
+        };
+        // The lock is held while the memory is sent: a region ends under the lock.
+        let table = self.domain.read();
+        if stream.pieces().next().is_none() {
+            return SendOutcome::All;
+        }
+        // Exposed memory is looked up first, since the pieces refer to it.
+        let of_responses = self.memory_of_responses(stream, &state.sends, &table);
+        let Some(of_responses) = of_responses else {
+            return SendOutcome::Lost;
+        };
+        let mut parts = ArrayVec::new();
+        let pieces = stream.pieces().take(PIECES);
+        if !gather(&mut parts, pieces, &state.sends, &of_responses) {
+            return SendOutcome::Lost;
         }
         let total = parts.iter().map(|part| part.len()).sum::<usize>();
         match socket::send(socket, &parts) {
@@ -348,6 +341,44 @@ impl Qp {
             Err(_) => SendOutcome::Lost,
         }
     }
+}
+
+/// Adds the bytes of as many pieces as there is room for. Returns false if one has no memory.
+fn gather<'a>(
+    parts: &mut ArrayVec<IoSlice<'a>, PIECES>,
+    pieces: impl Iterator<Item = FramerPiece<'a>>,
+    sends: &'a SendQueue,
+    of_responses: &'a [Sge],
+) -> bool {
+    let mut of_responses = of_responses.iter();
+    for piece in pieces {
+        let has_room = match piece {
+            FramerPiece::Owned(bytes) => parts.try_push(IoSlice::new(bytes)).is_ok(),
+            FramerPiece::Payload {
+                message_id,
+                offset,
+                len,
+            } => {
+                let payload = match Source::of(message_id) {
+                    Source::Response(_) => of_responses
+                        .next()
+                        .map(|exposed| (Payload::Posted(std::slice::from_ref(exposed)), 0)),
+                    Source::Request(number) => {
+                        let request = sends.get(number);
+                        request.map(|request| (request.payload(), offset))
+                    }
+                };
+                let Some((payload, offset)) = payload else {
+                    return false;
+                };
+                extend_whole(parts, payload.bytes(offset.into(), len as u64))
+            }
+        };
+        if !has_room {
+            break;
+        }
+    }
+    true
 }
 
 /// Frames a short message at once. Returns the stage of its request.

@@ -1,4 +1,4 @@
-//! The arguments of MKNOD and SYMLINK (RFC 1813, sections 3.3.10 and 3.3.11).
+//! The arguments of SYMLINK and MKNOD (RFC 1813, sections 3.3.10 and 3.3.11), for all back ends.
 
 use crate::file_system::FsResult;
 use crate::nfs3::{Ftype3, Mknoddata3, Nfsstat3, Sattr3, Specdata3};
@@ -7,7 +7,7 @@ use crate::nfs3::{Ftype3, Mknoddata3, Nfsstat3, Sattr3, Specdata3};
 const MAX_PATH: usize = 4096;
 
 /// Returns the type and the device of the special file that a MKNOD creates.
-pub(crate) fn special(what: &Mknoddata3) -> FsResult<(Ftype3, Specdata3, &Sattr3)> {
+pub(crate) fn special_file(what: &Mknoddata3) -> FsResult<(Ftype3, Specdata3, &Sattr3)> {
     let none = Specdata3 {
         specdata1: 0,
         specdata2: 0,
@@ -21,8 +21,9 @@ pub(crate) fn special(what: &Mknoddata3) -> FsResult<(Ftype3, Specdata3, &Sattr3
     })
 }
 
-/// Checks the path of a symbolic link.
-pub(crate) fn check_path(path: &[u8]) -> FsResult<()> {
+/// Checks the path in a symbolic link. It is NFS3ERR_ACCES or NFS3ERR_NAMETOOLONG that is wrong with
+/// it.
+pub(crate) fn check_link_target(path: &[u8]) -> FsResult<()> {
     if path.is_empty() || path.contains(&0) {
         return Err(Nfsstat3::Acces);
     }
