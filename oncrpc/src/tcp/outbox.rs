@@ -132,7 +132,7 @@ impl Outbox {
 
     /// Writes some bytes. Nothing is lost if the future is dropped.
     pub(crate) async fn write<W: AsyncWrite + Unpin>(&self, writer: &mut W) -> io::Result<usize> {
-        let mut slices = [(); SLICES].map(|()| IoSlice::new(&[]));
+        let mut slices = [IoSlice::new(&[]); SLICES];
         let mut skip = self.gone;
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(&self.pieces) {

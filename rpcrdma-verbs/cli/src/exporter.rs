@@ -11,7 +11,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::device_source::address;
-use crate::stat::METRICS_PORT;
+use crate::server_name::METRICS_PORT;
 use crate::timed_stream::TimedStream;
 
 /// The address of the metrics.

@@ -3,6 +3,9 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
+/// The default port of the metrics of a server: that of OpenTelemetry's exporters for Prometheus.
+pub(crate) const METRICS_PORT: u16 = 9464;
+
 /// A host with or without a port: a name, or an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HostPort {

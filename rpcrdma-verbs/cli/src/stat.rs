@@ -10,13 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::output::outln;
 use crate::serve::shutdown_flag;
-use crate::server_name::HostPort;
+use crate::server_name::{HostPort, METRICS_PORT};
 use crate::units::time;
 use exposition::Page;
 use report::Report;
-
-/// The default port of servers with `--metrics`: that of OpenTelemetry's exporters for Prometheus.
-pub(crate) const METRICS_PORT: u16 = 9464;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
