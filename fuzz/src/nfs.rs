@@ -204,10 +204,7 @@ impl<F: FileSystem> Client<F> {
                 .serve(&message, &peer, deadline, OutgoingReply::default()),
         );
         let reply = reply.map(|reply| [reply.header, reply.body.to_vec()].concat())?;
-        let leaks = self.secret.is_some_and(|secret| {
-            let mut parts = reply.windows(secret.len());
-            parts.any(|part| part == secret)
-        });
+        let leaks = self.secret.is_some_and(|secret| contains(&reply, secret));
         assert!(!leaks, "a reply contains what is outside of the export");
         Some(reply)
     }
@@ -292,6 +289,13 @@ fn opaque(to: &mut Vec<u8>, bytes: &[u8]) {
     to.resize(to.len().next_multiple_of(4), 0);
 }
 
+/// Returns true if bytes contain others. libFuzzer sees what `memcmp` compares, and would put the
+/// secret into its inputs.
+pub fn contains(bytes: &[u8], others: &[u8]) -> bool {
+    let mut parts = bytes.windows(others.len());
+    parts.any(|part| part.iter().zip(others).all(|(one, other)| one == other))
+}
+
 /// Returns true for MKNOD of a device, which this process may be allowed to make and a defect of the
 /// server could then open. Other headers than those of [`Client::message`] count as such.
 fn makes_device(message: &[u8]) -> bool {
@@ -299,11 +303,11 @@ fn makes_device(message: &[u8]) -> bool {
     if message.get(12..24) != Some(procedure.as_flattened()) {
         return false;
     }
-    let arguments = message.get(ARGUMENTS..).map(Mknod3args::from_bytes);
-    match arguments {
-        Some(Ok(arguments)) => matches!(arguments.what, Mknoddata3::Chr(_) | Mknoddata3::Blk(_)),
-        _ => message[24..ARGUMENTS.min(message.len())] != CREDENTIALS,
-    }
+    let Some((header, arguments)) = message.split_at_checked(ARGUMENTS) else {
+        return true;
+    };
+    let what = Mknod3args::from_bytes(arguments).map(|arguments| arguments.what);
+    header[24..] != CREDENTIALS || matches!(what, Ok(Mknoddata3::Chr(_) | Mknoddata3::Blk(_)))
 }
 
 /// Runs the service of a call to its end; what it asks of other threads wakes this one.

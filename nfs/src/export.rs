@@ -1,8 +1,8 @@
 //! Exports: how a file system is offered to clients.
 //!
-//! An [`Export`] has a file system and the rules for its clients. It decides, and its users must
-//! ask: `ExportTable` asks `admits` for each call of MOUNT and NFS, and each NFS procedure that
-//! changes something asks `check_writable`. `ExportTable` also compares paths by components, so
+//! An [`Export`] has a file system and the rules for its clients. It decides what a client
+//! may do, and its users must ask it: `ExportTable` asks `admits` for each MNT and each NFS procedure,
+//! and each NFS procedure that changes something asks `check_writable`. `ExportTable` also compares paths by components, so
 //! `pub` and `/pub/` are the same as `/pub`, and finds the export of a file handle by the file
 //! system that owns the handle.
 
@@ -97,7 +97,9 @@ impl<F: FileSystem> Export<F> {
         Self::of_shared(Arc::new(file_system), settings)
     }
 
-    /// Offers a file system that other exports can share, at other paths or for other networks.
+    /// Offers a file system that other exports can share, at other paths or for other networks. An
+    /// NFS call has the settings of the first export of its file system that admits the client,
+    /// whatever path the client has mounted.
     pub fn of_shared(file_system: Arc<F>, settings: ExportSettings) -> Self {
         Self {
             file_system,

@@ -280,8 +280,8 @@ impl Loaded {
                     .collect();
                 needs.take_included(&mut input, included);
             }
-            needs.take_external(&mut input);
             needs.take_preludes(&mut sources, &mut input, &mut diagnostics);
+            needs.take_external(&mut input);
             inputs.push(input);
         }
         if diagnostics.is_enabled(Code::ProseName) {

@@ -1,5 +1,5 @@
 //! Supplies definitions that the documents of a module use and do not contain, from constants of
-//! `%#define`, files of `%#include`, and the preludes.
+//! `%#define`, files of `%#include`, the preludes, and types of the configuration.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,13 +18,13 @@ struct Source {
     definitions: Vec<Definition>,
 }
 
-/// The names that a module uses and does not define.
+/// The names that a module defines, and those that it still needs.
 pub(crate) struct Needs {
-    /// The names that the module defines.
+    /// The names that the module, or a module that it uses, defines or has taken.
     visible: HashSet<String>,
     /// The other names, with their first use.
     missing: BTreeMap<String, Span>,
-    /// The types that the module defines.
+    /// The types that the module, or a module that it uses, defines.
     types: HashSet<String>,
     /// The first uses of the names that the configuration supplies.
     uses: HashMap<String, Span>,
@@ -45,20 +45,19 @@ impl Needs {
         needs
     }
 
-    /// Returns true if the module needs nothing.
+    /// Returns true if the module lacks no name but those of the configuration.
     pub(crate) fn is_empty(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// Adds the types that the configuration supplies, for names that no document declares.
+    /// Adds the types that the configuration supplies, for names that no document declares. It is
+    /// the last step: what was taken from elsewhere may use such names, too.
     pub(crate) fn take_external(&mut self, input: &mut ModuleInput) {
         for (name, path) in input.externs.clone() {
-            // The configuration takes precedence over a prelude with the same name.
             let Some(span) = self.uses.get(&name.text).copied() else {
                 continue;
             };
             if self.visible.insert(name.text.clone()) {
-                self.missing.remove(&name.text);
                 let definition = external::definition(&name.text, &path.text, span);
                 add(input, span.text, None, vec![definition]);
             }
@@ -127,7 +126,8 @@ impl Needs {
         needs
     }
 
-    /// Adds the names that a definition uses, and those of them that are new to `names`.
+    /// Records the names that a definition uses, and appends those that are newly missing to `names`.
+    /// A name of the configuration is never missing, so that it is taken from nowhere else.
     fn refer(&mut self, input: &ModuleInput, definition: &Definition, names: &mut Vec<String>) {
         visit_references(definition, &mut |name, span| {
             if input.externs.iter().any(|(entry, _)| entry.text == name) {

@@ -248,6 +248,17 @@ fn external_type_can_be_a_number() {
     assert_eq!(checked.schema().ty(id).layout.max, Some(8));
 }
 
+/// What a prelude supplies uses a name of the configuration.
+#[test]
+fn external_type_is_supplied_to_a_prelude() {
+    let xdr = "struct mount { authunix_parms caller; };";
+    let generated = generated(&external(xdr, "authsys_parms", "crate::Caller"));
+    assert!(
+        generated.contains("pub type AuthsysParms = crate::Caller;"),
+        "{generated}"
+    );
+}
+
 #[test]
 fn wrong_external_types_are_reported() {
     for (name, path, expected) in [
@@ -258,6 +269,11 @@ fn wrong_external_types_are_reported() {
         ),
         ("time_t", "crate::", "not the path of a type"),
         ("tme_t", "crate::Time", "no document uses a type `tme_t`"),
+        (
+            "entry",
+            "u64",
+            "a document declares `entry`, which cannot become a number",
+        ),
     ] {
         let checked = external("struct entry { time_t when; };", name, path);
         let report = checked.report(Style::Plain);

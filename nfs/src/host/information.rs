@@ -14,9 +14,9 @@ use crate::nfs3::{
     Fattr3, Nfsstat3,
 };
 
-/// The maximum names of an object by file system type; others have the value of glibc.
+/// The maximum names of an object by file system type; others have glibc's default.
 const LINK_MAX: [(u64, u32); 3] = [
-    // ext4.
+    // ext2 to ext4, with the limit of ext4.
     (0xef53, 65_000),
     // XFS.
     (0x5846_5342, i32::MAX.cast_unsigned()),

@@ -119,7 +119,7 @@ impl Stability {
     }
 
     /// Counts a write whose bytes are not stable. `open` opens a file that is not open yet, for
-    /// reading: nobody could execute a file that is open for writing.
+    /// reading if it can: nobody could execute a file that is open for writing.
     pub(super) fn begin(
         &self,
         id: Id,

@@ -1,4 +1,7 @@
 //! Creation, lookup, renaming and removal of objects.
+//!
+//! All checks of an operation precede its first change, as `memory` requires. The service has
+//! refused `.` and `..` as names to add or remove.
 
 use super::data::Data;
 use super::node::{Content, Directory, EXECUTE, Node, READ, STICKY, WRITE};
@@ -157,14 +160,15 @@ impl Tree {
         Ok(id)
     }
 
-    /// Removes a name of an object, and the object with its last name.
+    /// Removes a name from a directory. The object and its number of links stay.
     fn drop_name(&mut self, dir: u64, name: Name<'_>) -> FsResult<()> {
         self.directory_mut(dir)?.remove(name.as_bytes());
         self.budget.give_back(name_cost(name.as_bytes()));
         self.touch(dir)
     }
 
-    /// Removes a link of an object, and the object with its last link.
+    /// Removes a link of an object, and the object if it was the last link or if it is a directory,
+    /// whose parent then loses a link.
     fn unlink(&mut self, dir: u64, id: u64) -> FsResult<()> {
         let now = self.now();
         let node = self.node_mut(id)?;
@@ -246,8 +250,8 @@ impl Tree {
         self.set_parent(id, from, to)
     }
 
-    /// Checks that a directory does not move into itself, and that its caller may change its
-    /// parent.
+    /// Checks that a directory does not move into itself or below itself, and that the caller may
+    /// write to it, since its `..` changes.
     fn check_move(&self, caller: &Caller, id: u64, from: u64, to: u64) -> FsResult<()> {
         let node = self.node(id)?;
         if !node.is_directory() || from == to {
@@ -266,7 +270,7 @@ impl Tree {
         }
     }
 
-    /// Checks that a directory that moves into another one does not exceed its maximum links.
+    /// Checks that `to` may have another link, if a directory moves into it.
     fn check_links(&self, id: u64, from: u64, to: u64) -> FsResult<()> {
         let gains_link = from != to && self.node(id)?.is_directory();
         if gains_link && self.node(to)?.nlink >= LINK_MAX {

@@ -174,6 +174,17 @@ impl Options {
             let text = "Version One has no extensions: not with --extension rtr";
             return Err(UsageError(text.to_owned()));
         }
+        #[cfg(feature = "tokio")]
+        if self.tokio
+            && (self.operation != Operation::Echo
+                || self.extension != Extension::None
+                || self.shared_receives > 0
+                || self.connect.is_some())
+        {
+            let text = "--tokio measures an echo of one process: not with --connect, --extension, \
+                        --shared-receives or another operation";
+            return Err(UsageError(text.to_owned()));
+        }
         if self.operation != Operation::Echo && self.size > BLOCK_SIZE {
             let text = format!("a call reads or writes {BLOCK_SIZE} bytes at most");
             return Err(UsageError(text));
@@ -237,11 +248,7 @@ impl Options {
                 (0..SAMPLES).try_for_each(|_| reference.take())?;
             }
         }
-        let tokio = if self.connect.is_none() {
-            with_tokio(&self, source)?
-        } else {
-            None
-        };
+        let tokio = with_tokio(&self, source)?;
         report::print(&self, reference.as_ref(), tokio, &found)?;
         Ok(())
     }
@@ -288,8 +295,8 @@ fn least_median_most(mut samples: Vec<f64>) -> [f64; 3] {
 /// Measures the nanoseconds per call of a channel on tokio, if requested.
 #[cfg(feature = "tokio")]
 fn with_tokio(options: &Options, source: &DeviceSource) -> Result<Option<f64>, Box<dyn Error>> {
-    let wants = options.tokio && options.operation == Operation::Echo;
-    wants
+    options
+        .tokio
         .then(|| on_tokio::measure(options, source).map(|samples| samples[1]))
         .transpose()
 }

@@ -374,7 +374,7 @@ impl<D: Device> Connection<D> {
                         .push(DriverEvent::CallArrived { call, xid, message });
                 }
             }
-            SessionEvent::CallEnded { call, .. } => self.call_ended(call),
+            SessionEvent::CallEnded { call, .. } => self.end_served_call(call),
             SessionEvent::ReplyArrived { xid, reply } => {
                 if let Some(message) = self.reply_payload(xid, reply) {
                     self.events.push(DriverEvent::ReplyArrived { xid, message });

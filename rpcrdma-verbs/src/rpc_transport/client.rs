@@ -202,6 +202,7 @@ struct Runner<D: Device, P: Programs> {
     submissions: Submissions,
     calls: ChannelCalls,
     services: Option<Services<P>>,
+    /// The version is negotiated.
     connected: bool,
     outage: Outage,
     drains: bool,
@@ -364,7 +365,8 @@ impl<D: Device, P: Programs> Runner<D, P> {
         self.config.protocol.properties == Properties::None
     }
 
-    /// Returns the progress of a call whose deadline has passed, if there is a connection.
+    /// Returns the progress of a call whose deadline has passed: `connected` if there is a
+    /// connection.
     fn progress(&self, connected: Progress) -> Progress {
         if self.connected {
             connected
@@ -387,7 +389,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// The connection is lost. The session ends the calls that must not be retransmitted.
+    /// A connection, or an attempt to connect, has ended. The session ends the calls that must not be retransmitted.
     fn closed(&mut self, reason: CloseReason, is_final: bool) {
         let was_connected = std::mem::replace(&mut self.connected, false);
         self.outage.failed(self.driver.take_connect_error(self.id));

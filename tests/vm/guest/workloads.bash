@@ -13,7 +13,7 @@ verified() {
     local all=(--name="$name" --size="$(amount 32m 4m)" --verify=crc32c --verify_fatal=1 --fallocate=none)
     fio --directory="$at" "${all[@]}" "$@" --do_verify=0
     fio --directory="$other" "${all[@]}" "$@" --verify_only
-    rm "$at/$name".*
+    rm -f "$at/$name".*
 }
 
 direct_blocks() { verified --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16; }
@@ -27,14 +27,14 @@ four_writers() { verified --size="$(amount 16m 1m)" --rw=write --bs=64k --numjob
 mixed() {
     fio --directory="$at" --name=mixed --size="$(amount 32m 4m)" --rw=randrw --bs=8k --ioengine=libaio --iodepth=8 --direct=1 \
         --verify=crc32c --verify_fatal=1 --verify_backlog=64 --fallocate=none
-    rm "$at"/mixed.*
+    rm -f "$at"/mixed.*
 }
 
 exercised() {
     printf '%s\n' '[weights]' close_open=1 invalidate=1 mapread=10 mapwrite=10 read=10 write=10 truncate=5 fsync=1 fdatasync=1 \
         punch_hole=0 >/tmp/fsx.toml
     ./fsx -N "$(amount 20000 400)" -f /tmp/fsx.toml -P /tmp "$at/exercised"
-    rm "$at/exercised"
+    rm -f "$at/exercised"
 }
 
 # tcc compiles itself, as it does on a file system of this machine; make finds nothing more to do.

@@ -5,11 +5,11 @@ use crate::ast::{Declaration, Declarator, Definition, DefinitionKind, Ident, Str
 use crate::ast::{TypeKind, TypeSpecifier};
 use crate::check::entries::{invalid, unknown};
 use crate::check::{Context, Entry};
-use crate::ir::{Schema, TypeDefKind};
+use crate::ir::{Primitive, Schema, Type, TypeDefKind};
 use crate::source::Span;
 
 /// Returns the definition of a name that no document declares and whose Rust type is at `path`: a
-/// struct with unknown fields.
+/// typedef of a number, or a struct without fields in place of an unknown type.
 pub(crate) fn definition(name: &str, path: &str, span: Span) -> Definition {
     let name = Ident {
         name: name.to_owned(),
@@ -37,6 +37,21 @@ fn primitive(path: &str) -> Option<TypeKind> {
         "bool" => TypeKind::Bool,
         _ => return None,
     })
+}
+
+/// Returns true if a type is an alias of the XDR type that corresponds to this Rust number type.
+fn is_number(kind: &TypeDefKind, rust: &str) -> bool {
+    let TypeDefKind::Alias(Type::Primitive(primitive)) = kind else {
+        return false;
+    };
+    rust == match primitive {
+        Primitive::I32 => "i32",
+        Primitive::U32 => "u32",
+        Primitive::I64 => "i64",
+        Primitive::U64 => "u64",
+        Primitive::Bool => "bool",
+        Primitive::F32 | Primitive::F64 => return false,
+    }
 }
 
 /// Sets the Rust types of all modules. It runs before unions are lowered, because these inspect
@@ -69,12 +84,17 @@ fn set(
         let names = schema.types.iter().map(|ty| ty.name.as_str());
         return unknown(context, name, &what, ("", text, ""), names);
     }
-    for at in named {
-        let ty = &mut schema.types[at];
-        if is_path {
-            ty.external = Some(rust.to_owned());
-            ty.kind = TypeDefKind::Struct(Vec::new());
+    if is_path {
+        for at in named {
+            schema.types[at].external = Some(rust.to_owned());
+            schema.types[at].kind = TypeDefKind::Struct(Vec::new());
         }
+    } else if named
+        .iter()
+        .any(|at| !is_number(&schema.types[*at].kind, rust))
+    {
+        let what = format!("a document declares `{text}`, which cannot become a number");
+        return invalid(context, name, &what);
     }
     Some(())
 }

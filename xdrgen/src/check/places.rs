@@ -1,5 +1,5 @@
-//! The places that have the names that no definition of a module has: comments, lines of the
-//! preprocessor, and lines that are not active.
+//! Where names without a definition occur: in comments, `#define` lines, lines for C, and lines that
+//! are not active.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use crate::check::ModuleInput;
 use crate::diagnostic::Diagnostic;
 use crate::source::{SourceMap, Span};
 
-/// Where the names of a module are that are not defined.
+/// Where the undefined names of a module occur.
 #[derive(Debug, Default)]
 pub(crate) struct Places<'a> {
-    /// The words of comments that contain a `/*`, with the start of the comment.
+    /// The words of comments that contain a `/*`, before it, with the start of the comment.
     hidden: HashMap<&'a str, Span>,
     /// The names in the `#define` lines.
     defines: HashMap<&'a str, Span>,
-    /// The names that lines for C define, with the line.
+    /// The names that lines for C define, with the last of these adjacent lines that has the name.
     passed: HashMap<&'a str, Span>,
     /// The names that lines define that are not active, with the line of the condition.
     inactive: HashMap<&'a str, Span>,
@@ -66,7 +66,7 @@ impl<'a> Places<'a> {
 
     /// Adds where an undefined name may be defined: in a comment that hides its definition, in a
     /// line of the preprocessor, or in a file that a document of the module includes. Returns true
-    /// if a line of the preprocessor is the cause.
+    /// for a line that the compiler does not read as XDR: then no other spelling is suggested.
     pub(crate) fn note(
         &self,
         input: &ModuleInput,
@@ -96,7 +96,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Adds the files that a document includes and that may define a name.
+/// Adds included files that were not found and may define a name, at most three.
 fn note_includes(input: &ModuleInput, name: &str, found: Diagnostic) -> Diagnostic {
     /// A longer list of includes would not help the reader.
     const MAX_INCLUDES: usize = 3;

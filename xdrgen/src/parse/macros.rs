@@ -1,4 +1,5 @@
-//! The values of C macros that are constants of XDR: `4`, `(N)`, `N * 4 + 1`, `1 << 3`, `16UL`.
+//! The values of C macros that are constants of XDR: `4`, `(N)`, `N * 4 + 1`, `1 << 3`, `16UL`; also
+//! of expressions in XDR and in `#if`.
 
 use std::collections::HashMap;
 
@@ -6,13 +7,13 @@ use super::number;
 use crate::ast::{Linear, ValueExpr, ValueExprKind};
 use crate::source::Span;
 
-/// The macros before a line whose values are numbers.
+/// The names with known values: macros, and for the parser also constants and members of enums.
 pub(super) type Numbers = HashMap<String, i128>;
 
 /// The maximum depth of parentheses and signs.
 const MAX_DEPTH: usize = 32;
 
-/// The binary operators with their precedence. Those that begin with another one precede it.
+/// The binary operators with their precedence. One that begins with another one must precede it.
 const OPERATORS: [(&str, u8); 10] = [
     ("<<", 4),
     (">>", 4),
@@ -26,8 +27,8 @@ const OPERATORS: [(&str, u8); 10] = [
     ("%", 6),
 ];
 
-/// Returns the value of a macro; `None` if it is not a number, or depends on more than one name
-/// that is not in `numbers`.
+/// Returns the value of a macro; `None` if it is neither a number nor a multiple of one name that is
+/// not in `numbers`, plus a number.
 pub(super) fn value(text: &str, numbers: &Numbers) -> Option<ValueExprKind> {
     let mut parser = Parser {
         rest: text,

@@ -1,4 +1,5 @@
-//! The same echo with futures on tokio: tasks that share a channel, and the task that drives it.
+//! An echo of the same size and depth with futures on tokio: tasks that share a channel, and the task
+//! that drives it, over one connection.
 
 use std::error::Error;
 use std::future::pending;

@@ -18,13 +18,13 @@ impl<D: Device> Connection<D> {
         if self.session.released(what)
             && let SendOwner::Reply { call } = what
         {
-            self.call_ended(call);
+            self.end_served_call(call);
         }
     }
 
     /// Releases the memory of a call of the peer that has ended.
     #[inline]
-    pub(super) fn call_ended(&mut self, call: ServedCallId) {
+    pub(super) fn end_served_call(&mut self, call: ServedCallId) {
         if let Some(incoming) = self.slots.incoming_mut(self.session.served_slot(call)) {
             incoming.end();
         }

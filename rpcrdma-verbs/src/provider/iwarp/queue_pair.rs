@@ -149,7 +149,7 @@ impl QpState {
             .as_mut()
             .is_some_and(|stream| !stream.framer().has_payload());
         if goes_on {
-            self.flush_headers();
+            self.flush_copied();
         }
         self.stream = None;
         self.incoming = Incoming::default();

@@ -44,7 +44,7 @@ pub(super) struct PendingRequest {
     pub(super) inline: bool,
     pub(super) operation: Operation,
     pub(super) slices: SgList,
-    /// The bytes of an inline request that has not begun.
+    /// The bytes of an inline request whose caller may have reused its memory.
     kept: Option<Box<[u8]>>,
     pub(super) stage: Stage,
 }

@@ -1,4 +1,4 @@
-//! Sends posted requests to the socket.
+//! Executes posted requests: sends them, and the responses to the peer's Reads, to the socket.
 
 use std::io::IoSlice;
 
@@ -20,8 +20,8 @@ use crate::provider::{Operation, RemoteMemory, Sge, Status};
 /// one piece of the stream.
 const COPIED: u64 = 1024;
 
-/// The maximum bytes that are framed and not sent. With this limit, their CRCs are computed while
-/// the memory is in the caches.
+/// When this many bytes are framed and not sent, framing pauses. So their CRCs are computed while the
+/// memory is in the caches.
 const FRAMED: u64 = 1 << 18;
 
 /// The maximum pieces of one system call.
@@ -30,7 +30,7 @@ const PIECES: usize = 64;
 /// The outcome of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SendOutcome {
-    /// All its pieces are sent.
+    /// All its pieces are sent, or a signal interrupted it: it may be called again.
     All,
     /// The socket is full.
     Blocked,
@@ -78,8 +78,9 @@ impl Qp {
         }
     }
 
-    /// Fails the queue pair after as much of the framed data, and of a Terminate behind them, as
-    /// the socket accepts: afterwards the memory of the data is not valid.
+    /// Fails the queue pair. If the stream has ended by a Terminate, first sends as much of the framed
+    /// data, and of a Terminate behind them, as the socket accepts: afterwards the memory of the data
+    /// is not valid.
     pub(super) fn fail(&self, state: &mut QpState, statuses: (Status, Status)) {
         // rfc: 5040-7.1-b
         if state.phase == QpPhase::Ready && state.has_terminated() {
@@ -381,7 +382,8 @@ fn gather<'a>(
     true
 }
 
-/// Frames a short message at once. Returns the stage of its request.
+/// Frames a short message at once, and prepares a longer one for framing. Returns the stage of its
+/// request.
 fn push_message(stream: &mut IwarpStream, request: &mut PendingRequest) -> Stage {
     let payload = request.payload();
     let length = payload.length();
@@ -473,8 +475,8 @@ impl QpState {
         self.sends.complete_done(number, sent, &mut self.completed)
     }
 
-    /// Sends the framed data, which consist of headers.
-    pub(super) fn flush_headers(&mut self) {
+    /// Sends the framed data, which the framer has copied: headers, short messages, a Terminate.
+    pub(super) fn flush_copied(&mut self) {
         let (Some(stream), Some(socket)) = (&mut self.stream, &self.socket) else {
             return;
         };
