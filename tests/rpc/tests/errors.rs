@@ -484,3 +484,18 @@ fn each_documented_error_is_tested() {
         assert!(is_tested, "not provoked: {}", row.text);
     }
 }
+
+/// What a conversion by `?` into `anyhow::Error` and `Box<dyn Error + Send + Sync>` asks of an error,
+/// and a task that returns one.
+fn converts<E: std::error::Error + Send + Sync + 'static>() {}
+
+#[test]
+fn errors_convert_into_those_of_any_kind() {
+    converts::<CallError>();
+    converts::<oncrpc::BackwardError>();
+    converts::<rpcrdma_verbs::TransportError>();
+    converts::<rpcrdma_verbs::provider::VerbError>();
+    converts::<rpcrdma_verbs::driver::DriverError>();
+    converts::<rpcrdma_verbs::driver::BeginError>();
+    converts::<rpcrdma_verbs::memory::MemoryError>();
+}
