@@ -50,7 +50,7 @@ fn is_number(kind: &TypeDefKind, rust: &str) -> bool {
         Primitive::I64 => "i64",
         Primitive::U64 => "u64",
         Primitive::Bool => "bool",
-        Primitive::F32 | Primitive::F64 => return false,
+        _ => return false,
     }
 }
 
