@@ -84,8 +84,8 @@ fn make_file(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o644))
 }
 
-/// What is beside the directory: the attributes and the names. Times alone would not tell of a change
-/// in the same tick of the host's clock.
+/// What is beside the directory: the attributes and the names. Times alone would not tell of a
+/// change in the same tick of the host's clock.
 #[derive(PartialEq, Eq, Debug)]
 struct Outside {
     attributes: [[u64; 6]; 3],

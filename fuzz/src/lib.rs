@@ -1,5 +1,5 @@
-//! Helpers of the fuzz targets: the laws of all decoders, documents with arbitrary text, and a client
-//! of NFS.
+//! Helpers of the fuzz targets: the laws of all decoders, documents with arbitrary text, and a
+//! client of NFS.
 
 #[path = "../../tests/fixtures/tests/support/agree.rs"]
 pub mod agree;

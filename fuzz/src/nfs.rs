@@ -296,8 +296,8 @@ pub fn contains(bytes: &[u8], others: &[u8]) -> bool {
     parts.any(|part| part.iter().zip(others).all(|(one, other)| one == other))
 }
 
-/// Returns true for MKNOD of a device, which this process may be allowed to make and a defect of the
-/// server could then open. Other headers than those of [`Client::message`] count as such.
+/// Returns true for MKNOD of a device, which this process may be allowed to make and a defect of
+/// the server could then open. Other headers than those of [`Client::message`] count as such.
 fn makes_device(message: &[u8]) -> bool {
     let procedure = [NFS, 3, MKNOD.into()].map(u32::to_be_bytes);
     if message.get(12..24) != Some(procedure.as_flattened()) {

@@ -1,10 +1,10 @@
 //! Exports: how a file system is offered to clients.
 //!
 //! An [`Export`] has a file system and the rules for its clients. It decides what a client
-//! may do, and its users must ask it: `ExportTable` asks `admits` for each MNT and each NFS procedure,
-//! and each NFS procedure that changes something asks `check_writable`. `ExportTable` also compares paths by components, so
-//! `pub` and `/pub/` are the same as `/pub`, and finds the export of a file handle by the file
-//! system that owns the handle.
+//! may do, and its users must ask it: `ExportTable` asks `admits` for each MNT and each NFS
+//! procedure, and each NFS procedure that changes something asks `check_writable`. `ExportTable`
+//! also compares paths by components, so `pub` and `/pub/` are the same as `/pub`, and finds the
+//! export of a file handle by the file system that owns the handle.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -21,8 +21,8 @@ pub(crate) fn special_file(what: &Mknoddata3) -> FsResult<(Ftype3, Specdata3, &S
     })
 }
 
-/// Checks the path in a symbolic link. It is NFS3ERR_ACCES or NFS3ERR_NAMETOOLONG that is wrong with
-/// it.
+/// Checks the path in a symbolic link. The error is NFS3ERR_ACCES or NFS3ERR_NAMETOOLONG, which the
+/// back ends rely on.
 pub(crate) fn check_link_target(path: &[u8]) -> FsResult<()> {
     if path.is_empty() || path.contains(&0) {
         return Err(Nfsstat3::Acces);

@@ -104,8 +104,8 @@ impl Config {
 
     /// Sets the Rust type of a name, as `prost` does for its external paths. The name is that of a
     /// type from a C header that no document declares, or of a declared type, which this type
-    /// replaces. The path begins with `crate` or `::`, or is `i32`, `u32`, `i64`, `u64` or `bool` for
-    /// a name that no document declares.
+    /// replaces. The path begins with `crate` or `::`; for a name that no document declares, it may
+    /// be `i32`, `u32`, `i64`, `u64` or `bool`.
     ///
     /// The type implements `xdr::Wire`, `xdr::Encode` and `xdr::Decode<'a>` for any `'a`, and
     /// `Clone`, `Debug` and `PartialEq`, and takes at least four bytes of XDR. The compiler does

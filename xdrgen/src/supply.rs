@@ -126,8 +126,9 @@ impl Needs {
         needs
     }
 
-    /// Records the names that a definition uses, and appends those that are newly missing to `names`.
-    /// A name of the configuration is never missing, so that it is taken from nowhere else.
+    /// Records the names that a definition uses, and appends those that are newly missing to
+    /// `names`. A name of the configuration is never missing, so that it is taken from nowhere
+    /// else.
     fn refer(&mut self, input: &ModuleInput, definition: &Definition, names: &mut Vec<String>) {
         visit_references(definition, &mut |name, span| {
             if input.externs.iter().any(|(entry, _)| entry.text == name) {

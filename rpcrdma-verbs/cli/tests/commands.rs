@@ -98,6 +98,12 @@ fn invalid_settings_are_reported() {
             &["bench", "--operation", "read", "--size", "1048577"],
             "rpcrdma: a call reads or writes 1048576 bytes at most\n",
         ),
+        #[cfg(feature = "tokio")]
+        (
+            &["bench", "--tokio", "--shared-receives", "8"],
+            "rpcrdma: --tokio measures an echo of one process: not with --connect, --extension, \
+             --shared-receives or another operation\n",
+        ),
     ] {
         let output = rpcrdma(arguments);
         assert_eq!(output.status.code(), Some(2));

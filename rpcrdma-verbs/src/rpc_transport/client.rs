@@ -389,7 +389,8 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// A connection, or an attempt to connect, has ended. The session ends the calls that must not be retransmitted.
+    /// A connection, or an attempt to connect, has ended. The session ends the calls that must not
+    /// be retransmitted.
     fn closed(&mut self, reason: CloseReason, is_final: bool) {
         let was_connected = std::mem::replace(&mut self.connected, false);
         self.outage.failed(self.driver.take_connect_error(self.id));

@@ -485,8 +485,8 @@ fn each_documented_error_is_tested() {
     }
 }
 
-/// What a conversion by `?` into `anyhow::Error` and `Box<dyn Error + Send + Sync>` asks of an error,
-/// and a task that returns one.
+/// What a conversion by `?` into `anyhow::Error` and `Box<dyn Error + Send + Sync>` asks of an
+/// error, and a task that returns one.
 fn converts<E: std::error::Error + Send + Sync + 'static>() {}
 
 #[test]

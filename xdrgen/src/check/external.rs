@@ -4,8 +4,8 @@
 use crate::ast::{Declaration, Declarator, Definition, DefinitionKind, Ident, StructBody};
 use crate::ast::{TypeKind, TypeSpecifier};
 use crate::check::entries::{invalid, unknown};
-use crate::check::{Context, Entry};
-use crate::ir::{Primitive, Schema, Type, TypeDefKind};
+use crate::check::{Context, Entry, symbols};
+use crate::ir::{Schema, Type, TypeDefKind};
 use crate::source::Span;
 
 /// Returns the definition of a name that no document declares and whose Rust type is at `path`: a
@@ -37,21 +37,6 @@ fn primitive(path: &str) -> Option<TypeKind> {
         "bool" => TypeKind::Bool,
         _ => return None,
     })
-}
-
-/// Returns true if a type is an alias of the XDR type that corresponds to this Rust number type.
-fn is_number(kind: &TypeDefKind, rust: &str) -> bool {
-    let TypeDefKind::Alias(Type::Primitive(primitive)) = kind else {
-        return false;
-    };
-    rust == match primitive {
-        Primitive::I32 => "i32",
-        Primitive::U32 => "u32",
-        Primitive::I64 => "i64",
-        Primitive::U64 => "u64",
-        Primitive::Bool => "bool",
-        _ => return false,
-    }
 }
 
 /// Sets the Rust types of all modules. It runs before unions are lowered, because these inspect
@@ -89,10 +74,14 @@ fn set(
             schema.types[at].external = Some(rust.to_owned());
             schema.types[at].kind = TypeDefKind::Struct(Vec::new());
         }
-    } else if named
-        .iter()
-        .any(|at| !is_number(&schema.types[*at].kind, rust))
-    {
+        return Some(());
+    }
+    let number = primitive(rust).as_ref().and_then(symbols::primitive);
+    let is_number = |at: &usize| match &schema.types[*at].kind {
+        TypeDefKind::Alias(Type::Primitive(primitive)) => Some(*primitive) == number,
+        _ => false,
+    };
+    if !named.iter().all(is_number) {
         let what = format!("a document declares `{text}`, which cannot become a number");
         return invalid(context, name, &what);
     }

@@ -1,5 +1,5 @@
-//! Where names without a definition occur: in comments, `#define` lines, lines for C, and lines that
-//! are not active.
+//! Where names without a definition occur: in comments, `#define` lines, lines for C, and lines
+//! that are not active.
 
 use std::collections::HashMap;
 

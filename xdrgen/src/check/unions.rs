@@ -230,8 +230,8 @@ impl Cases<'_, '_, '_> {
         if !self.check_value(case, number) {
             return None;
         }
-        // The discriminant has 32 bits, and `check_value` checked that the number is in the range of its
-        // type.
+        // The discriminant has 32 bits, and `check_value` checked that the number is in the range
+        // of its type.
         let bits = i32::try_from(number)
             .map(i32::cast_unsigned)
             .ok()

@@ -1,4 +1,4 @@
-//! The values of C macros that are constants of XDR: `4`, `(N)`, `N * 4 + 1`, `1 << 3`, `16UL`; also
+//! The values of C macros that are constants of XDR: `4`, `(N)`, `N * 4 + 1`, `1 << 3`, `16UL`; and
 //! of expressions in XDR and in `#if`.
 
 use std::collections::HashMap;
@@ -27,8 +27,8 @@ const OPERATORS: [(&str, u8); 10] = [
     ("%", 6),
 ];
 
-/// Returns the value of a macro; `None` if it is neither a number nor a multiple of one name that is
-/// not in `numbers`, plus a number.
+/// Returns the value of a macro; `None` if it is neither a number nor a multiple of one name that
+/// is not in `numbers`, plus a number.
 pub(super) fn value(text: &str, numbers: &Numbers) -> Option<ValueExprKind> {
     let mut parser = Parser {
         rest: text,

@@ -1,5 +1,5 @@
-//! An echo of the same size and depth with futures on tokio: tasks that share a channel, and the task
-//! that drives it, over one connection.
+//! An echo of the same size and depth with futures on tokio: tasks that share a channel, and the
+//! task that drives it, over one connection.
 
 use std::error::Error;
 use std::future::pending;

@@ -150,8 +150,8 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// Releases the memory of calls whose fence was flushed, and the free windows: the queue pair is
-    /// gone. Calls that are still exposed follow when they are fenced.
+    /// Releases the memory of calls whose fence was flushed, and the free windows: the queue pair
+    /// is gone. Calls that are still exposed follow when they are fenced.
     pub(super) fn end_exposures(&mut self) {
         let mut unfenced = std::mem::take(&mut self.exposer.unfenced);
         unfenced.drain(..).for_each(|xid| self.fenced_by_end(xid));

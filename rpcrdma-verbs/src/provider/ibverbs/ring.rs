@@ -1,9 +1,9 @@
 //! The outstanding requests of a queue, in order.
 //!
-//! `outstanding` has one ring for the sends of each queue pair, and one for its receives unless they
-//! are shared: those complete in any order (`ReceiveIds`). A ring never grows: callers check `room`
-//! before `push`. A queue completes its requests in order, so
-//! that one completion ends all earlier requests, too (`done`): unsignaled requests rely on this.
+//! `outstanding` has one ring for the sends of each queue pair, and one for its receives unless
+//! they are shared: those complete in any order (`ReceiveIds`). A ring never grows: callers check
+//! `room` before `push`. A queue completes its requests in order, so that one completion ends all
+//! earlier requests, too (`done`): unsignaled requests rely on this.
 
 /// Outstanding requests, with a fixed capacity. Their numbers are consecutive.
 #[derive(Debug)]

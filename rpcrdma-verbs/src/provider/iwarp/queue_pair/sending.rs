@@ -20,7 +20,7 @@ use crate::provider::{Operation, RemoteMemory, Sge, Status};
 /// one piece of the stream.
 const COPIED: u64 = 1024;
 
-/// When this many bytes are framed and not sent, framing pauses. So their CRCs are computed while the
+/// When this many bytes are framed and not sent, framing pauses: their CRCs are computed while the
 /// memory is in the caches.
 const FRAMED: u64 = 1 << 18;
 
@@ -78,9 +78,9 @@ impl Qp {
         }
     }
 
-    /// Fails the queue pair. If the stream has ended by a Terminate, first sends as much of the framed
-    /// data, and of a Terminate behind them, as the socket accepts: afterwards the memory of the data
-    /// is not valid.
+    /// Fails the queue pair. If the stream has ended by a Terminate, first sends as much of the
+    /// framed data, and of a Terminate behind them, as the socket accepts: afterwards the memory of
+    /// the data is not valid.
     pub(super) fn fail(&self, state: &mut QpState, statuses: (Status, Status)) {
         // rfc: 5040-7.1-b
         if state.phase == QpPhase::Ready && state.has_terminated() {
@@ -278,8 +278,8 @@ impl Qp {
         })
     }
 
-    /// Returns the memory that the peer reads, for each of the next pieces that has it; `None` if some
-    /// of it is no longer exposed.
+    /// Returns the memory that the peer reads, for each of the next pieces that has it; `None` if
+    /// some of it is no longer exposed.
     fn memory_of_responses(
         &self,
         stream: &IwarpStream,
