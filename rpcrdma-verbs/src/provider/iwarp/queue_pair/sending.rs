@@ -278,15 +278,15 @@ impl Qp {
         })
     }
 
-    /// Returns the memory that the peer reads, for each of the next pieces that has it; `None` if
-    /// some of it is no longer exposed.
-    fn memory_of_responses(
+    /// Adds the memory that the peer reads, for each of the next pieces that has it. Returns `None`
+    /// if some of it is no longer exposed.
+    fn add_memory_of_responses(
         &self,
+        all: &mut ArrayVec<Sge, PIECES>,
         stream: &IwarpStream,
         sends: &SendQueue,
         table: &KeyTable,
-    ) -> Option<ArrayVec<Sge, PIECES>> {
-        let mut all = ArrayVec::new();
+    ) -> Option<()> {
         for piece in stream.pieces().take(PIECES) {
             let FramerPiece::Payload {
                 message_id,
@@ -303,7 +303,7 @@ impl Qp {
             // A piece is shorter than its message, whose length has 32 bits.
             all.push(self.exposed(table, read, (offset, len as u32))?);
         }
-        Some(all)
+        Some(())
     }
 
     /// Sends the framed data in one system call.
@@ -317,10 +317,11 @@ impl Qp {
             return SendOutcome::All;
         }
         // Exposed memory is looked up first, since the pieces refer to it.
-        let of_responses = self.memory_of_responses(stream, &state.sends, &table);
-        let Some(of_responses) = of_responses else {
+        let mut of_responses = ArrayVec::new();
+        let added = self.add_memory_of_responses(&mut of_responses, stream, &state.sends, &table);
+        if added.is_none() {
             return SendOutcome::Lost;
-        };
+        }
         let mut parts = ArrayVec::new();
         let pieces = stream.pieces().take(PIECES);
         if !gather(&mut parts, pieces, &state.sends, &of_responses) {
