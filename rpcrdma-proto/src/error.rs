@@ -22,6 +22,7 @@
 use core::fmt;
 
 use crate::chunk::ChunkError;
+use crate::continuation::GroupError;
 use crate::v2;
 use crate::v2::MsgType;
 use crate::version::Version;
@@ -81,6 +82,12 @@ pub enum RefusalReason {
     /// The peer reported the transmissions of the reply to this call as broken, and the reply
     /// cannot be sent again: the call is refused after all.
     BrokenReply,
+    /// The message breaks a group of transmissions (rtrext-02, section 9.5).
+    Group(GroupError),
+    /// A reply in Version One on a connection of Version Two.
+    ReplyVersion,
+    /// The consumer has too many events to take before this one.
+    TooManyEvents,
 }
 
 impl fmt::Display for RefusalReason {
@@ -102,6 +109,11 @@ impl fmt::Display for RefusalReason {
             Self::Operation => "the operation is unknown or not accepted",
             Self::Rejected => "the call is rejected, or its reply cannot be sent",
             Self::BrokenReply => "the reply was broken and cannot be sent again",
+            Self::Group(error) => {
+                return write!(f, "its group of transmissions is broken: {error}");
+            }
+            Self::ReplyVersion => "a reply in Version One on a connection of Version Two",
+            Self::TooManyEvents => "the consumer has not taken the events before it",
         })
     }
 }
@@ -187,7 +199,11 @@ impl Refusal {
         };
         match self.reason {
             _ if self.error => RefusalAction::Drop,
-            RefusalReason::Short | RefusalReason::Done => RefusalAction::Drop,
+            RefusalReason::Short
+            | RefusalReason::Done
+            | RefusalReason::Group(_)
+            | RefusalReason::ReplyVersion
+            | RefusalReason::TooManyEvents => RefusalAction::Drop,
             // Who receives a reply is a requester, which sends no errors (RFC 8166, section 4.2.4).
             _ if reply => RefusalAction::Drop,
             RefusalReason::Version => RefusalAction::Answer(PeerError::Versions {

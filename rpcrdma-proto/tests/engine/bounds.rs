@@ -3,6 +3,7 @@
 
 use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{BufferId, CloseReason, Config, Event, Properties};
+use rpcrdma_proto::error::RefusalReason;
 use rpcrdma_proto::v2::properties::{PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, ROPT_REQPROP};
 
 use crate::pair::{End, NULL, both_ways, exchange, one, settled, words, works};
@@ -173,6 +174,8 @@ fn queued_notices_are_bounded() {
     }
     assert_eq!(events(&mut client).len(), 8);
     assert_eq!(client.session.counters().dropped, dropped + 12);
+    let refusal = client.session.take_refusal().unwrap();
+    assert_eq!(refusal.reason, RefusalReason::TooManyEvents);
 }
 
 /// The limit on segments is for all Write chunks of a call and its Reply chunk together.

@@ -3,7 +3,7 @@
 use rpcrdma_proto::connection::{
     Action, CallFailure, CloseReason, Config, ConnState, Event, Properties,
 };
-use rpcrdma_proto::error::PeerError;
+use rpcrdma_proto::error::{PeerError, RefusalReason};
 use rpcrdma_proto::transfer::CallSpec;
 use rpcrdma_proto::version::Version;
 
@@ -543,6 +543,11 @@ fn reply_of_another_version_is_counted_and_dropped() {
     assert_eq!(
         (client.replies(xid).len(), client.session.counters().dropped),
         (0, 1)
+    );
+    let refusal = client.session.take_refusal().unwrap();
+    assert_eq!(
+        (refusal.xid, refusal.reason),
+        (xid, RefusalReason::ReplyVersion)
     );
     let call = server.take_arrived().unwrap();
     server.session.reply(call, REPLY, &[]).unwrap();

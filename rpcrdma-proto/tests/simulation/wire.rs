@@ -1,6 +1,8 @@
 //! The wire: messages from one end to the other, in the order of their direction.
 
-use rpcrdma_proto::connection::{BufferDisposition, BufferId, Properties, SendOwner, Transmit};
+use rpcrdma_proto::connection::{
+    BufferDisposition, BufferId, Properties, SendOwner, Session, Transmit,
+};
 use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
 use rpcrdma_proto::v2::rtr::ROPT_REPTERR;
 use rpcrdma_proto::version::{V1_INLINE_THRESHOLD, Version};
@@ -442,12 +444,22 @@ impl World {
         self.stats.steps += 1;
         let (buffer, length) = (BufferId(at as u64), message.length as u32);
         let shown = message.shown(this.head, |head| this.session.is_fragment(head));
+        let rejected = |session: &Session| session.counters().refused + session.counters().dropped;
+        let before = rejected(&this.session);
         match this
             .session
             .received_in_segments(buffer, shown, length, message.invalidate)
         {
             BufferDisposition::Kept => this.kept.push(at),
             BufferDisposition::Free => self.messages.free(at),
+        }
+        // A message that is answered with an error or dropped has a reason, which a report gives.
+        let is_rejected = rejected(&this.session) > before;
+        let reason = this.session.take_refusal();
+        if is_rejected != reason.is_some() {
+            self.fail(format!(
+                "rejected: {is_rejected}, for the reason {reason:?}"
+            ));
         }
     }
 

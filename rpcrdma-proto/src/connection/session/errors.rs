@@ -50,11 +50,15 @@ impl Session {
         let ours = self.requester.expects(refusal.xid);
         match refusal.action(ours, Version::One, self.params.max_receive_version()) {
             RefusalAction::Answer(error) => self.answer(refusal, error),
-            RefusalAction::Drop => {
-                self.counters.dropped += 1;
-                self.refusal = Some(refusal);
-            }
+            RefusalAction::Drop => self.drop_message(refusal),
         }
+    }
+
+    /// Drops a message, and keeps the reason.
+    #[cold]
+    pub(super) fn drop_message(&mut self, refusal: Refusal) {
+        self.counters.dropped += 1;
+        self.refusal = Some(refusal);
     }
 
     /// Answers a call with an error for this reason.

@@ -18,7 +18,7 @@ use crate::connection::rtr::reassembly::{
 use crate::continuation::{
     GroupError, GroupErrorReport, Mismatch, OperationSet, ReassembledMessage, TransmissionId,
 };
-use crate::error::RefusalReason;
+use crate::error::{Refusal, RefusalReason};
 use crate::header::{Header, HeaderBody};
 use crate::v2::MsgType;
 use crate::v2::rtr::{
@@ -42,6 +42,11 @@ const fn direction_of(code: u32) -> Option<MsgType> {
         ROPT_XMTRESP => Some(MsgType::Reply),
         _ => None,
     }
+}
+
+/// Returns the refusal of a transmission.
+const fn refusal_of(bad: TransmissionId, reason: RefusalReason) -> Refusal {
+    Refusal::of_message(bad.xid, Version::Two, bad.direction, reason)
 }
 
 impl Session {
@@ -242,7 +247,8 @@ impl Session {
             }
             // No report describes a transmission that is invalid by itself (decision D22).
             FragmentError::Chunk(fault) if bad.direction == MsgType::Reply => {
-                self.counters.dropped += 1;
+                let reason = RefusalReason::Chunks(fault);
+                self.drop_message(refusal_of(bad, reason));
                 self.requester.undecodable(bad.xid, fault, &mut self.output);
             }
             FragmentError::Chunk(fault) => {
@@ -254,6 +260,7 @@ impl Session {
     /// Reports a broken group to the peer and to the consumer.
     fn report(&mut self, report: GroupErrorReport) {
         self.counters.refused += 1;
+        self.refusal = Some(refusal_of(report.bad, RefusalReason::Group(report.why)));
         if let Some(extension) = &mut self.extension {
             extension.report(report);
         }

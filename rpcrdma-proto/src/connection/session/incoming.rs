@@ -10,7 +10,7 @@ use crate::connection::output::{BufferId, CloseReason, SendOwner, ServedCallId};
 use crate::connection::requester::{CallReply, ReplyOutcome, RequestKind};
 use crate::connection::responder::{IncomingCall, ServeError};
 use crate::connection::states::ConnState;
-use crate::error::RefusalReason;
+use crate::error::{Refusal, RefusalReason};
 use crate::header::{Chunks, Header, HeaderBody};
 use crate::v2::MsgType;
 use crate::v2::rtr::ROPT_REPTERR;
@@ -139,6 +139,7 @@ impl Session {
         }
         match &parsed {
             Ok(header) if self.extension.is_some() && self.interrupts(header) => {
+                // The report of the group has the reason.
                 self.counters.dropped += 1;
                 BufferDisposition::Free
             }
@@ -385,9 +386,13 @@ impl Session {
 
     #[cold]
     fn reply_of_other_version(&mut self, reply: &CallReply<'_>) -> BufferDisposition {
-        let is_open = self.requester.expected(reply.xid) == Some(RequestKind::Rpc);
-        self.counters.unexpected += u64::from(!is_open);
-        self.counters.dropped += u64::from(is_open);
+        if self.requester.expected(reply.xid) == Some(RequestKind::Rpc) {
+            let (direction, reason) = (MsgType::Reply, RefusalReason::ReplyVersion);
+            let refusal = Refusal::of_message(reply.xid, Version::One, direction, reason);
+            self.drop_message(refusal);
+        } else {
+            self.counters.unexpected += 1;
+        }
         if reply.invalidated.is_some() {
             self.close(CloseReason::Invalidated);
         }

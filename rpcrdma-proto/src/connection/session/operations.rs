@@ -196,7 +196,12 @@ impl Session {
         if self.output.push_notice(Event::Operation { operation }) {
             BufferDisposition::Kept
         } else {
-            self.counters.dropped += 1;
+            self.drop_message(Refusal::of_message(
+                optional.xid,
+                Version::Two,
+                optional.direction,
+                RefusalReason::TooManyEvents,
+            ));
             BufferDisposition::Free
         }
     }
