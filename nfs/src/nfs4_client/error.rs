@@ -29,6 +29,9 @@ pub enum Nfs4Error {
         /// The contradiction.
         fault: Nfs4Fault,
     },
+    /// The COMPOUND was not sent. An earlier one of its slot ended without a reply, and the SEQUENCE
+    /// that asks for its outcome failed with this error.
+    NotSent(Box<Self>),
 }
 
 /// How a reply contradicts its call.
@@ -59,7 +62,8 @@ impl Nfs4Error {
     pub fn status(&self) -> Option<Nfsstat4> {
         match self {
             Self::Status { status, .. } => Some(*status),
-            _ => None,
+            Self::NotSent(error) => error.status(),
+            Self::Rpc(_) | Self::Protocol { .. } => None,
         }
     }
 
@@ -78,7 +82,8 @@ impl Nfs4Error {
     /// NFS4ERR_GRACE. The client has no clock; its user repeats the call.
     ///
     /// NFS4ERR_DELAY of SEQUENCE is not temporary: the server may still execute the COMPOUND, which
-    /// the transport has sent again over another connection.
+    /// the transport has sent again over another connection. It is temporary for a COMPOUND that
+    /// was [not sent](Self::NotSent) for this reason.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
@@ -86,7 +91,10 @@ impl Nfs4Error {
                 *status == Nfsstat4::Grace
                     || (*status == Nfsstat4::Delay && *operation != NfsOpnum4::Sequence)
             }
-            _ => false,
+            Self::NotSent(error) => {
+                matches!(error.status(), Some(Nfsstat4::Delay | Nfsstat4::Grace))
+            }
+            Self::Rpc(_) | Self::Protocol { .. } => false,
         }
     }
 
@@ -101,6 +109,10 @@ impl fmt::Display for Nfs4Error {
             Self::Status { operation, status } => write!(f, "{operation}: {status}"),
             Self::Rpc(error) => error.fmt(f),
             Self::Protocol { operation, fault } => write!(f, "{operation}: {fault}"),
+            Self::NotSent(error) => write!(
+                f,
+                "not sent, because the outcome of an earlier COMPOUND of its slot is unknown: {error}"
+            ),
         }
     }
 }
@@ -124,7 +136,8 @@ impl Error for Nfs4Error {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Rpc(error) => Some(error),
-            _ => None,
+            Self::NotSent(error) => Some(&**error),
+            Self::Status { .. } | Self::Protocol { .. } => None,
         }
     }
 }

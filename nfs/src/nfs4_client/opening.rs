@@ -93,7 +93,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
     /// that two opens of one file are closed independently.
     ///
     /// # Errors
-    /// Fails as OPEN does.
+    /// Fails as OPEN does. After an [RPC error](Nfs4Error::Rpc) the server may hold an open that
+    /// nothing closes: it ends with the client id.
     pub async fn open(
         &self,
         dir: &owned::NfsFh4,

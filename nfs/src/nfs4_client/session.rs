@@ -165,7 +165,8 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     async fn send(&self, request: &mut Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
         let mut lease = self.slots.lease().await;
         if lease.is_in_doubt {
-            self.settle(&mut lease).await?;
+            let settled = self.settle(&mut lease).await;
+            settled.map_err(|error| Nfs4Error::NotSent(Box::new(error)))?;
         }
         request.sequence(self.sequence_args(&lease));
         let args = self.args(request.operations());

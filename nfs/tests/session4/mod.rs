@@ -365,6 +365,11 @@ fn a_slot_in_execution_is_not_used_for_another_request() {
         let error = world.nfs.remove(&root, b"first").await.unwrap_err();
         assert_eq!(error.status(), Some(Nfsstat4::Delay));
         assert!(!error.is_temporary(), "it may be executed");
+        // The server still executes it, and the next request of the slot is not sent.
+        world.server.play(Trick::Executing);
+        let error = world.nfs.remove(&root, b"second").await.unwrap_err();
+        assert!(matches!(error, Nfs4Error::NotSent(_)), "{error}");
+        assert!(error.is_temporary(), "{error}");
         world.nfs.remove(&root, b"second").await.unwrap();
         for name in ["first", "second"] {
             let gone = world.nfs.lookup(&root, name.as_bytes()).await.unwrap_err();

@@ -244,10 +244,9 @@ impl Service for Server {
         // A call back may arrive before the reply to the call that allows it.
         tokio::task::yield_now().await;
         let mut state = self.state();
-        let trick = match args.argarray.len() {
-            0 | 1 => None,
-            _ => state.trick.take(),
-        };
+        // The others concern operations after SEQUENCE.
+        let is_concerned = args.argarray.len() > 1 || matches!(state.trick, Some(Trick::Executing));
+        let trick = if is_concerned { state.trick.take() } else { None };
         let mut reply = state.compound(cx, &args);
         match trick {
             Some(Trick::LoseReply) => return Err(RpcError::NoReply),
