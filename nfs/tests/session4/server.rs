@@ -246,7 +246,11 @@ impl Service for Server {
         let mut state = self.state();
         // The others concern operations after SEQUENCE.
         let is_concerned = args.argarray.len() > 1 || matches!(state.trick, Some(Trick::Executing));
-        let trick = if is_concerned { state.trick.take() } else { None };
+        let trick = if is_concerned {
+            state.trick.take()
+        } else {
+            None
+        };
         let mut reply = state.compound(cx, &args);
         match trick {
             Some(Trick::LoseReply) => return Err(RpcError::NoReply),
