@@ -190,6 +190,7 @@ fn refused(options: &[&str]) -> String {
 fn server_errors_are_specific() {
     assert!(refused(&["--memory", "--export", "data"]).contains("data is not an absolute path"));
     assert!(refused(&["--memory", "--rdma=nowhere"]).contains("nowhere is not an address"));
+    assert!(refused(&["--memory", "--spin", "50"]).contains("50 has no unit"));
     assert!(refused(&["--memory", "--device", "nosuch0"]).contains("nosuch0"));
     assert!(refused(&["--memory", "--squash", "some"]).contains("some is none of"));
     assert!(refused(&["--memory", "--network", "192.0.2.1/24"]).contains("bits beyond"));
@@ -263,7 +264,7 @@ fn files_are_copied_listed_and_printed() {
 /// Over iWARP, which needs no device.
 #[test]
 fn files_are_copied_listed_and_printed_over_rdma() {
-    let server = Running::new(&["--memory", "--rdma=127.0.0.1:0"]);
+    let server = Running::new(&["--memory", "--rdma=127.0.0.1:0", "--spin", "1ms"]);
     assert!(server.rdma.is_some());
     assert_files_round_trip(&server);
 }

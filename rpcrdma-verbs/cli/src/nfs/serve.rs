@@ -4,6 +4,7 @@ use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use oncrpc::{ReplyCache, ServerControl};
 use rpcrdma_nfs::{Export, ExportTable, FileSystem, MemoryFileSystem, router};
@@ -21,6 +22,7 @@ use super::signals::{SignalAction, Signals};
 use crate::device_source::{self, Locality, address, traffic_class};
 use crate::output::{OutputError, UsageError, outln, print_event};
 use crate::serve::{GRACE, PORT};
+use crate::units::time;
 
 /// The label of the server in metrics.
 #[cfg(feature = "metrics")]
@@ -55,6 +57,10 @@ pub(super) struct Serve {
     /// thread of the command].
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
+    /// Maximum time for which a thread polls an RDMA device without work before it sleeps, such as
+    /// 50us, which is the default. 0 turns it off.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    spin: Option<Duration>,
     /// Path that clients mount (default /).
     #[arg(long, value_name = "PATH", value_parser = path)]
     export: Option<String>,
@@ -195,11 +201,10 @@ impl Serve {
         control: &ServerControl,
     ) -> Result<(RunningServers, Option<AnyDevice>), Box<dyn Error>> {
         let (cache, table) = (ReplyCache::default(), exports.clone());
-        #[cfg_attr(
-            not(feature = "metrics"),
-            expect(unused_mut, reason = "no name is set")
-        )]
         let mut rdma_config = ServerConfig::new();
+        if let Some(longest) = self.spin {
+            rdma_config = rdma_config.spin(longest);
+        }
         #[cfg(feature = "metrics")]
         {
             let (control, cache) = (control.clone(), cache.clone());
