@@ -2,6 +2,7 @@
 //! depend on the connection.
 //!
 //! A [`Header`] obeys these rules. A message that breaks one becomes a [`Refusal`], and
+//! [`Refusal::action`] returns the consequence.
 //!
 //! ```
 //! use rpcrdma_proto::header::{Header, HeaderBody};
@@ -19,7 +20,6 @@
 //! assert!(matches!(header.body, HeaderBody::Long { direction: None, .. }));
 //! # Ok::<(), rpcrdma_proto::error::Refusal>(())
 //! ```
-//! [`Refusal::action`] returns the consequence.
 
 mod write;
 

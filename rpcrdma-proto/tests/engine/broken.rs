@@ -3,7 +3,7 @@
 use rpcrdma_proto::chunk::{ChunkLimits, Segment};
 use rpcrdma_proto::connection::{CallFailure, CallRegion, CloseReason, Config, Event, SendOwner};
 use rpcrdma_proto::continuation::{GroupError, Mismatch, Reduction, RtrExtConfig};
-use rpcrdma_proto::error::PeerError;
+use rpcrdma_proto::error::{PeerError, RefusalReason};
 use rpcrdma_proto::property::BasicProperty;
 use rpcrdma_proto::transfer::{
     CallSpec, DataItem, MethodPreference, ResultItem, ResultPlacement, ResultSpec,
@@ -220,6 +220,9 @@ fn interleaved_calls_are_both_broken_and_retransmitted() {
         [(GroupError::HeaderType(mismatch), false)]
     );
     assert!(server.arrived().is_empty(), "neither was taken");
+    let refusal = server.session.take_refusal().unwrap();
+    let reason = RefusalReason::Group(GroupError::HeaderType(mismatch));
+    assert_eq!((refusal.xid, refusal.reason), (long, reason));
     exchange(&mut client, &mut server);
     let mut found: Vec<_> = (0..2).map(|_| arrived(&mut server).1).collect();
     found.sort_unstable();
@@ -553,6 +556,24 @@ fn reply_is_not_retained_for_zero_time() {
 /// A ROPT_UPDPROP of one property, with a word.
 fn update(which: u32, value: u32) -> Vec<u8> {
     words(&[77, 2, 1, 5, 0, ROPT_UPDPROP, 16, 1, which, 4, value])
+}
+
+/// A message that breaks a group and is processed is not what is refused.
+// spec: rtr-4.2-d, rtr-9.5-e
+#[test]
+fn a_property_that_interrupts_a_group_is_applied() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let (long, packets) = transmissions(&mut client, &LONG);
+    server.receive(&packets[0].bytes);
+    assert_eq!(server.session.take_refusal(), None);
+    server.receive(&update(PROP_RBSIZ, 16_000));
+    let refusal = server.session.take_refusal().unwrap();
+    assert_eq!(refusal.xid, long);
+    assert!(matches!(refusal.reason, RefusalReason::Group(_)));
+    assert_eq!(server.session.counters().dropped, 0);
 }
 
 /// The layout of a reply is planned when the consumer answers, and the requester's buffers may

@@ -67,8 +67,10 @@ impl Session {
         self.refuse(Refusal::of_message(xid, version, MsgType::Call, reason));
     }
 
-    /// Takes the reason for which the last message was answered with an error or dropped. It is
-    /// for reports: the message has its consequence already.
+    /// Takes the reason for which the last message, or the group of transmissions that it broke,
+    /// was answered with an error or dropped. It is for reports: the message has its consequence
+    /// already.
+    #[inline]
     pub fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
     }

@@ -260,7 +260,9 @@ impl Session {
     /// Reports a broken group to the peer and to the consumer.
     fn report(&mut self, report: GroupErrorReport) {
         self.counters.refused += 1;
-        self.refusal = Some(refusal_of(report.bad, RefusalReason::Group(report.why)));
+        // A message that interrupts a group may be processed: what is refused is the group.
+        let refused = report.lead.unwrap_or(report.bad);
+        self.refusal = Some(refusal_of(refused, RefusalReason::Group(report.why)));
         if let Some(extension) = &mut self.extension {
             extension.report(report);
         }

@@ -9,6 +9,7 @@ use rpcrdma_proto::connection::{
 use rpcrdma_proto::continuation::{
     BufferRange, ReassembledMessage, ReducedItem, Reduction, Source,
 };
+use rpcrdma_proto::error::Refusal;
 use rpcrdma_proto::placement::BufferStructure;
 use rpcrdma_proto::transfer::MAX_ITEMS;
 use tracing::{debug, warn};
@@ -42,19 +43,18 @@ impl<D: Device> Connection<D> {
                 .received_in_segments(id, &received.first, length, invalidated);
         match disposition {
             BufferDisposition::Kept => self.retained.retain(id, received),
-            BufferDisposition::Free => {
-                self.retained.discard(id, received);
-                self.trace_refusal();
-            }
+            BufferDisposition::Free => self.retained.discard(id, received),
+        }
+        // A message that is kept may have broken a group of transmissions.
+        if let Some(refusal) = self.session.take_refusal() {
+            self.trace_refusal(refusal);
         }
     }
 
-    /// Emits an event if the session refused the last message. Only the first refusal is a warning,
-    /// because the peer decides how many there are.
-    fn trace_refusal(&mut self) {
-        let Some(refusal) = self.session.take_refusal() else {
-            return;
-        };
+    /// Emits an event for a refused message. Only the first refusal is a warning, because the peer
+    /// decides how many there are.
+    #[cold]
+    fn trace_refusal(&mut self, refusal: Refusal) {
         let peer = self.peer;
         if std::mem::replace(&mut self.has_warned, true) {
             debug!(%peer, %refusal, "a message of the peer is refused");
