@@ -29,8 +29,8 @@ pub enum Nfs4Error {
         /// The contradiction.
         fault: Nfs4Fault,
     },
-    /// The COMPOUND was not sent. An earlier one of its slot ended without a reply, and the SEQUENCE
-    /// that asks for its outcome failed with this error.
+    /// The COMPOUND was not sent. The outcome of an earlier one of its slot is unknown, and the
+    /// SEQUENCE that asks for it failed with this error.
     NotSent(Box<Self>),
 }
 
@@ -57,7 +57,8 @@ pub enum Nfs4Fault {
 }
 
 impl Nfs4Error {
-    /// Returns the status of the server, if it replied with one.
+    /// Returns the status of the server, if it replied with one. For a COMPOUND that was [not
+    /// sent](Self::NotSent), this is the status of the SEQUENCE that asked for its slot.
     #[must_use]
     pub fn status(&self) -> Option<Nfsstat4> {
         match self {
@@ -111,7 +112,8 @@ impl fmt::Display for Nfs4Error {
             Self::Protocol { operation, fault } => write!(f, "{operation}: {fault}"),
             Self::NotSent(error) => write!(
                 f,
-                "not sent, because the outcome of an earlier COMPOUND of its slot is unknown: {error}"
+                "not sent, because the outcome of an earlier COMPOUND of its slot is unknown: \
+                {error}"
             ),
         }
     }

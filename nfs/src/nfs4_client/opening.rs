@@ -93,8 +93,9 @@ impl<T: AsyncTransport> Nfs4Client<T> {
     /// that two opens of one file are closed independently.
     ///
     /// # Errors
-    /// Fails as OPEN does. After an [RPC error](Nfs4Error::Rpc) the server may hold an open that
-    /// nothing closes: it ends with the client id.
+    /// Fails as OPEN does. If the outcome is unknown, if the future is dropped, or if an operation
+    /// after OPEN fails, the server may hold an open that nothing closes: it ends with the client
+    /// id.
     pub async fn open(
         &self,
         dir: &owned::NfsFh4,

@@ -167,15 +167,15 @@ impl Pair {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let (told, held) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let lines = out.lines().map_while(Result::ok);
-            let held = lines.filter_map(|line| line.strip_prefix("held: ")?.parse().ok());
-            held.for_each(|bytes| told.send(bytes).unwrap());
+            let sizes = lines.filter_map(|line| line.strip_prefix("held: ")?.parse().ok());
+            sizes.for_each(|bytes| sender.send(bytes).unwrap());
         });
         loop {
             turn(&mut self.far, &mut self.server);
-            match held.try_recv() {
+            match receiver.try_recv() {
                 Ok(bytes) => break (child, bytes),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => panic!("the idle clients have ended"),
@@ -192,8 +192,8 @@ fn turn(far: &mut Driver<IwarpDevice>, server: &mut LocalServer<Programs>) {
 /// Connects the idle clients, prints the bytes that they hold, and keeps them until the standard
 /// input ends.
 fn hold_idle(server: SocketAddr, count: usize) {
-    let before = resident();
     let mut clients = Clients::new();
+    let before = resident();
     clients.connect(server, count, || {});
     println!("\nheld: {}", resident().saturating_sub(before));
     let ended = thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
@@ -238,7 +238,7 @@ fn idle_connections_are_cheap() {
         at_clients >> 20,
         among / alone
     );
-    // A hundredth of the limit for ten thousand connections at one end.
-    let held = at_server.max(at_clients) / idle;
-    assert!(held < 100 << 10, "{held} bytes each");
+    // Ten thousand may hold 1 GiB. Few connections have a larger part of what all share.
+    let each = at_server.max(at_clients) / idle;
+    assert!(each < 50 << 10, "{each} bytes each");
 }
