@@ -20,7 +20,7 @@ mod operations;
 use std::borrow::Cow;
 use std::fmt;
 
-use rpcrdma_proto::chunk::{ChunkLimits, Segment};
+use rpcrdma_proto::chunk::{ChunkError, ChunkLimits, Segment, WriteChunk};
 use rpcrdma_proto::connection::Properties;
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::header::{Chunks, Header, HeaderBody};
@@ -76,7 +76,7 @@ impl Dump<'_> {
     }
 }
 
-/// All offered chunks are displayed.
+/// All offered chunks are displayed: only a chunk beyond the address space is invalid.
 const NO_LIMITS: ChunkLimits = ChunkLimits {
     max_segments: u32::MAX,
     max_bytes: u32::MAX,
@@ -178,21 +178,29 @@ fn show(chunks: &Chunks<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Read at {} of ", read.position)?;
         segment(&read.target, f)?;
     }
-    for chunk in chunks.writes(&NO_LIMITS).flatten() {
-        separate(f)?;
-        f.write_str("Write chunk of")?;
-        for one in chunk.segments() {
-            f.write_str(" ")?;
-            segment(&one, f)?;
-        }
+    for chunk in chunks.writes(&NO_LIMITS) {
+        write_chunk("Write chunk", chunk, f)?;
     }
-    if let Ok(Some(chunk)) = chunks.reply(&NO_LIMITS) {
-        separate(f)?;
-        f.write_str("Reply chunk of")?;
-        for one in chunk.segments() {
-            f.write_str(" ")?;
-            segment(&one, f)?;
-        }
+    if let Some(chunk) = chunks.reply(&NO_LIMITS).transpose() {
+        write_chunk("Reply chunk", chunk, f)?;
+    }
+    Ok(())
+}
+
+fn write_chunk(
+    name: &str,
+    chunk: Result<WriteChunk<'_>, ChunkError>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    separate(f)?;
+    let chunk = match chunk {
+        Ok(chunk) => chunk,
+        Err(error) => return write!(f, "invalid {name}: {error}"),
+    };
+    write!(f, "{name} of")?;
+    for one in chunk.segments() {
+        f.write_str(" ")?;
+        segment(&one, f)?;
     }
     Ok(())
 }
@@ -211,5 +219,24 @@ fn segment(segment: &Segment, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{length} bytes at {offset:#x} by key {handle:#010x}")
     } else {
         write!(f, "{length}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_chunk_is_displayed() {
+        // A call of Version One with a Write chunk and a Reply chunk, of a segment each.
+        let segment = |offset: u32| [9, 4096, offset, u32::MAX];
+        let chunks = [&[0, 1, 1][..], &segment(1), &[0, 1, 1], &segment(u32::MAX)];
+        let words = [&[7, 1, 32, 0], &chunks.concat()[..], &[7, 0]].concat();
+        let message: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        assert_eq!(
+            Dump::new(&message).to_string(),
+            "RDMA_MSG call 0x00000007, 32 credits, 8 bytes inline, Write chunk of 4096, \
+            invalid Reply chunk: a segment ends beyond the address space"
+        );
     }
 }

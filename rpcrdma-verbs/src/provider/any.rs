@@ -418,24 +418,24 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
     ) -> Result<AnyQueuePair> {
         match (self, request) {
             (Self::Software(manager), AnyConnectRequest::Software(request)) => {
-                let queues = queues!(Software, queues, "accept")?;
+                let queues = queues!(Software, queues, "prepare")?;
                 let prepared = manager.prepare(request, config, queues);
                 prepared.map(AnyQueuePair::Software)
             }
             #[cfg(feature = "iwarp")]
             (Self::Iwarp(manager), AnyConnectRequest::Iwarp(request)) => {
-                let queues = queues!(Iwarp, queues, "accept")?;
+                let queues = queues!(Iwarp, queues, "prepare")?;
                 let prepared = manager.prepare(request, config, queues);
                 prepared.map(AnyQueuePair::Iwarp)
             }
             #[cfg(feature = "ibverbs")]
             (Self::Ibverbs(manager), AnyConnectRequest::Ibverbs(request)) => {
-                let queues = queues!(Ibverbs, queues, "accept")?;
+                let queues = queues!(Ibverbs, queues, "prepare")?;
                 let prepared = manager.prepare(request, config, queues);
                 prepared.map(AnyQueuePair::Ibverbs)
             }
             #[cfg(any(feature = "ibverbs", feature = "iwarp"))]
-            _ => foreign("accept"),
+            _ => foreign("prepare"),
         }
     }
 
@@ -499,5 +499,60 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         each!(self, manager => manager.descriptor())
+    }
+}
+
+#[cfg(all(test, feature = "iwarp"))]
+mod tests {
+    use super::*;
+
+    const CONFIG: QueuePairConfig = QueuePairConfig {
+        sends: 4,
+        receives: 4,
+        reads: 1,
+        rnr_retry: false,
+    };
+
+    fn queues(completions: &AnyCompletionQueue) -> Queues<'_, AnyDevice> {
+        Queues {
+            completions,
+            receives: None,
+        }
+    }
+
+    /// Asserts that a verb refuses objects of two providers.
+    fn assert_foreign<T>(result: Result<T>, verb: &str) {
+        let error = result.err().expect("another provider's object");
+        assert!(matches!(error.cause, Cause::OtherProvider), "{error}");
+        assert_eq!(error.verb, verb);
+    }
+
+    #[test]
+    fn objects_of_two_providers_are_not_used_together() {
+        let iwarp = AnyDevice::from(IwarpDevice::default());
+        let software = AnyDevice::from(software::Fabric::new().device());
+        let [of_iwarp, of_software] =
+            [&iwarp, &software].map(|device| device.completion_queue(16).unwrap());
+        let mut server = iwarp.manager().unwrap();
+        let address = server.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut client = iwarp.manager().unwrap();
+        let refused = client.connect(address, &CONFIG, queues(&of_software), &[]);
+        assert_foreign(refused, "connect");
+        let connecting = client.connect(address, &CONFIG, queues(&of_iwarp), &[]);
+        let _connecting = connecting.unwrap();
+        let request = loop {
+            assert!(client.poll().is_none(), "the request is unanswered");
+            if let Some(ConnectionEvent::Requested { request, .. }) = server.poll() {
+                break request;
+            }
+        };
+        let refused = server.prepare(&request, &CONFIG, queues(&of_software));
+        assert_foreign(refused, "prepare");
+        let mut other = software.manager().unwrap();
+        let refused = other.prepare(&request, &CONFIG, queues(&of_software));
+        assert_foreign(refused, "prepare");
+        let prepared = server.prepare(&request, &CONFIG, queues(&of_iwarp));
+        let refused = other.accept(request, &prepared.unwrap(), &[]);
+        assert_foreign(refused, "accept");
     }
 }

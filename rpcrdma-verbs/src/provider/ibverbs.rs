@@ -6,7 +6,6 @@
 //! windows or register memory. Opening a device probes its capabilities, which takes about a
 //! millisecond: two queue pairs are connected to each other, and a memory window is bound, accessed
 //! and invalidated.
-//! and invalidated.
 //!
 //! Registered memory is locked: a process needs a limit of locked memory (`ulimit -l`) above its
 //! budget, or the capability `CAP_IPC_LOCK`. After `fork` the child must not use the device or

@@ -19,7 +19,7 @@ use super::failure;
 use super::local_event::{CompletedCall, LocalEvent, Spans, completed};
 use super::message::{self, OutgoingItem};
 use super::resolver::{Resolver, ServerName};
-use super::services::{CarriedServices, LocalServices, without_services};
+use super::services::{LocalRouterServices, LocalServices, without_services};
 use crate::driver::{BeginError, CallParams, ConnectionId, Driver, DriverError, DriverEvent};
 use crate::memory::MemoryError;
 use crate::provider::Device;
@@ -132,7 +132,7 @@ impl<D: Device> LocalChannel<D> {
         config: Config,
         services: Router<P>,
     ) -> Result<Self, DriverError> {
-        let services = Rc::new(RefCell::new(CarriedServices::new(driver, services)));
+        let services = Rc::new(RefCell::new(LocalRouterServices::new(driver, services)));
         let server = server.into();
         let id = server.connect(driver, config)?;
         Ok(Self::forward(id, server, Some(services)))

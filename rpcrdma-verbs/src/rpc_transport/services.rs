@@ -1,4 +1,5 @@
-//! The services of a client, for backward calls.
+//! The services of a client, for backward calls: what all clients share, and the services of a
+//! `LocalChannel`. Those of a `Channel` are in `client`.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -46,15 +47,15 @@ pub(super) trait LocalServices<D: Device> {
     fn poll(&mut self, driver: &mut Driver<D>);
 }
 
-/// The services of a client.
-pub(super) struct CarriedServices<P> {
+/// The services of a `LocalChannel`.
+pub(super) struct LocalRouterServices<P> {
     dispatcher: Dispatcher<LocalSource<P>, dyn Handler>,
     server: Arc<Peer>,
     /// Wakes the driver.
     waker: Waker,
 }
 
-impl<P: LocalPrograms> CarriedServices<P> {
+impl<P: LocalPrograms> LocalRouterServices<P> {
     pub(super) fn new<D: Device>(driver: &Driver<D>, router: Router<P>) -> Self {
         Self {
             dispatcher: Dispatcher::new(LocalSource::new(router)),
@@ -64,7 +65,7 @@ impl<P: LocalPrograms> CarriedServices<P> {
     }
 }
 
-impl<D: Device, P: LocalPrograms> LocalServices<D> for CarriedServices<P> {
+impl<D: Device, P: LocalPrograms> LocalServices<D> for LocalRouterServices<P> {
     fn begin(&mut self, driver: &mut Driver<D>, call: CallOfConnection, payload: Payload) {
         let mut cx = Context::from_waker(&self.waker);
         let incoming = Incoming {

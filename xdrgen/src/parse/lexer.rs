@@ -22,7 +22,7 @@ macro_rules! kinds {
         pub(crate) enum TokenKind {
             /// An identifier that is not a keyword.
             Name,
-            /// A constant of 64 bits.
+            /// A constant of at most 127 bits. Those of more than 64 are reported later.
             Number,
             /// Text in quotation marks, which only a constant has (an extension of rpcgen).
             Text,
@@ -550,7 +550,8 @@ fn comment(input: &str) -> IResult<&str, &str> {
 }
 
 /// Recognizes a `%` or `#` line, with the lines that a backslash joins to it. A `%` line never
-/// joins the line before.
+/// joins the line before. The formatter (`format::pieces`) has this rule and that of
+/// `first_on_line`, too: they change together.
 fn directive(input: &str) -> IResult<&str, char> {
     let (rest, sign) = one_of("%#").parse(input)?;
     let mut lines = rest.split_inclusive('\n').peekable();

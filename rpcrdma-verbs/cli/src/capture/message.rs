@@ -1,6 +1,6 @@
 //! An RPC-over-RDMA message of a capture, as text and as JSON.
 
-use rpcrdma_proto::chunk::{ChunkLimits, Segment};
+use rpcrdma_proto::chunk::{ChunkError, ChunkLimits, Segment, WriteChunk};
 use rpcrdma_proto::connection::Properties;
 use rpcrdma_proto::header::{Chunks, Header, HeaderBody};
 use rpcrdma_proto::v2::MsgType;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::packet::Bytes;
 use super::rpc::RpcHeader;
 
-/// Limits that accept all chunks.
+/// Limits that accept all chunks, except those beyond the address space.
 const ALL: ChunkLimits = ChunkLimits {
     max_segments: u32::MAX,
     max_bytes: u32::MAX,
@@ -143,17 +143,19 @@ fn add_chunks(chunks: &Chunks<'_>, event: &mut serde_json::Map<String, Value>) {
             value
         })
         .collect();
-    let writes: Vec<Value> = chunks
-        .writes(&ALL)
-        .flatten()
-        .map(|chunk| chunk.segments().map(|one| segment(&one)).collect())
-        .collect();
-    let reply = chunks.reply(&ALL).ok().flatten();
-    let reply: Option<Value> =
-        reply.map(|chunk| chunk.segments().map(|one| segment(&one)).collect());
+    let writes: Vec<Value> = chunks.writes(&ALL).map(write_chunk).collect();
+    let reply = chunks.reply(&ALL).transpose().map(write_chunk);
     event.insert("reads".to_owned(), reads.into());
     event.insert("writes".to_owned(), writes.into());
     event.insert("reply".to_owned(), reply.into());
+}
+
+/// Returns the segments of a chunk, or the reason why it is invalid.
+fn write_chunk(chunk: Result<WriteChunk<'_>, ChunkError>) -> Value {
+    match chunk {
+        Ok(chunk) => chunk.segments().map(|one| segment(&one)).collect(),
+        Err(error) => json!({ "invalid": error.to_string() }),
+    }
 }
 
 fn segment(segment: &Segment) -> Value {
@@ -171,4 +173,25 @@ fn hexadecimal(bytes: &[u8]) -> String {
         .iter()
         .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_beyond_the_address_space_has_the_reason() {
+        // A call of Version One with a Reply chunk of one segment.
+        let words = [7, 1, 32, 0, 0, 0, 1, 1, 9, 8, u32::MAX, u32::MAX, 7, 0];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let header = Header::parse(&bytes, Version::Two).expect("a header");
+        let HeaderBody::Message { chunks, .. } = &header.body else {
+            panic!("{header:?}")
+        };
+        let mut event = serde_json::Map::new();
+        add_chunks(chunks, &mut event);
+        let invalid = json!({ "invalid": "a segment ends beyond the address space" });
+        assert_eq!(event["reply"], invalid);
+        assert_eq!(event["writes"], json!([]));
+    }
 }

@@ -70,7 +70,7 @@ impl EventQueue {
     }
 
     /// Destroys the queue pair of a connection whose peer has answered.
-    pub(super) fn release(&self, connection: &Connection) {
+    pub(super) fn destroy_lingering(&self, connection: &Connection) {
         let mut later = self.lock_lingering();
         let at = later
             .iter()

@@ -19,12 +19,15 @@ use super::sys::{Channel, CmEvent, Id, Key, Kind};
 use super::{IbvDevice, IbvQueuePair};
 use crate::provider::{
     self, Cause, ConnectionEvent, MAX_PRIVATE_DATA, QueuePairConfig, Queues, Result, VerbError,
+    check_private_data,
 };
 
 /// The connection manager of a device.
 pub struct IbvConnectionManager {
     device_state: Arc<DeviceState>,
     channel: Arc<Channel>,
+    /// Events that were not polled yet, and queue pairs that wait for an answer of their peer
+    /// (iWARP).
     notices: Arc<EventQueue>,
     listening: Vec<(Id, SocketAddr)>,
     connections: HashMap<Key, Entry>,
@@ -44,7 +47,8 @@ struct Entry {
 }
 
 /// The number of polls after which the descriptors are checked even if no thread was woken: a check
-/// is a system call. A thread that waits is woken by them.
+/// is a system call. A thread that was woken acknowledges a completion queue of the device, which
+/// changes the attention count: then they are checked at once.
 const SELDOM: u32 = 32;
 /// The number of attempts to draw a free port.
 const PORT_DRAWS: u32 = 16;
@@ -70,7 +74,7 @@ impl IbvConnectionManager {
                 device_state.context.descriptor(),
             ],
         )?;
-        // Earlier events of this queue pair number belong to another queue pair.
+        // Earlier events of the device concern no connection of this manager.
         device_state.take_events();
         let (listening, connections, looked) = (
             Vec::new(),
@@ -205,7 +209,7 @@ impl IbvConnectionManager {
         // This also applies if the event, or another thread, has ended it.
         if pair.is_none_or(|pair| has_ended(&pair)) {
             ends(&connection, kind);
-            self.notices.release(&connection);
+            self.notices.destroy_lingering(&connection);
         }
     }
 
@@ -366,17 +370,6 @@ impl IbvConnectionManager {
     }
 }
 
-fn fits(verb: &'static str, private_data: &[u8]) -> Result<()> {
-    if private_data.len() <= MAX_PRIVATE_DATA {
-        Ok(())
-    } else {
-        Err(VerbError {
-            verb,
-            cause: Cause::PrivateData,
-        })
-    }
-}
-
 impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
     type Request = IbvConnectRequest;
 
@@ -398,7 +391,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
         queues: Queues<'_, IbvDevice>,
         private_data: &[u8],
     ) -> Result<IbvQueuePair> {
-        fits("connect", private_data)?;
+        check_private_data("connect", private_data)?;
         self.checked("connect", config, &queues)?;
         let connection = Connection::new(self.new_id()?, Phase::Resolving, (0, 0), address);
         let pair = IbvQueuePair(QpInner::new(
@@ -445,7 +438,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
         queue_pair: &IbvQueuePair,
         private_data: &[u8],
     ) -> Result<()> {
-        fits("accept", private_data)?;
+        check_private_data("accept", private_data)?;
         let pair = &queue_pair.0;
         let mine = Arc::ptr_eq(&pair.connection, &request.connection);
         if !mine

@@ -297,7 +297,7 @@ impl Context {
     }
 
     /// Reads and acknowledges an event. In between it takes no further lock; the caller holds only
-    /// `pending_events` (lock 6 in `device_state`). A thread that destroys the object of the event
+    /// `pending_events` (lock 7 in `device_state`). A thread that destroys the object of the event
     /// waits for the acknowledgement.
     fn read_event(&self) -> Option<AsyncEvent> {
         let mut event = ibv_async_event::default();
