@@ -42,7 +42,8 @@ use rpcrdma_proto::version::Version;
 ///     0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,
 ///     0, 0, 0, 7,  0, 0, 0, 0,
 /// ];
-/// assert_eq!(Dump::new(&message).to_string(), "RDMA2_MSG call 0x00000007, 32 credits, 8 bytes inline");
+/// let text = Dump::new(&message).to_string();
+/// assert_eq!(text, "RDMA2_MSG call 0x00000007, 32 credits, 8 bytes inline");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Dump<'a> {
