@@ -431,12 +431,16 @@ impl World {
             this.late_until = self.now + u64::from(this.random.between(1, 20 * self.plan.pace));
         }
         let this = &mut self.pairs[pair].ends[end];
+        let xid = this.serving[at].xid;
         let declines = this.random.one_in(50) && !healed;
         let wild = this.random.one_in(30) && !healed;
         let answer = Answer::draw(&spec, wild, &mut this.random);
         if declines {
             self.seen(Seen::Declined);
-            let _ = self.session(pair, end, |session| session.reject(call));
+            let told = self.session(pair, end, |session| session.reject(call));
+            if current && told.is_ok() {
+                self.pairs[pair].link.grants[end].rejects(xid);
+            }
         } else {
             this.serving[at].answer = Some(answer);
             let told = answer.with(&spec, |results| {
@@ -452,6 +456,9 @@ impl World {
                 }
                 Err(ReplyError::Ended) => {}
                 Err(ReplyError::Transfer(why)) => {
+                    if current {
+                        self.pairs[pair].link.grants[end].rejects(xid);
+                    }
                     if current && answer.is_wanted(&spec) && self.takes_all(pair, end, &spec) {
                         self.fail(format!(
                             "has no way for {answer:?}, which is what {spec:?} wants: {why}"

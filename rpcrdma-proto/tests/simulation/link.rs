@@ -257,6 +257,8 @@ pub(crate) struct Grants {
     /// The XIDs of calls that an error has answered: what is left of their transmissions is passed
     /// over, and holds no receives.
     refused: Vec<u32>,
+    /// The XIDs of calls that the end has rejected; the errors may wait to be sent.
+    rejected: Vec<u32>,
 }
 
 impl Default for Grants {
@@ -266,6 +268,7 @@ impl Default for Grants {
             pending: Vec::new(),
             last: None,
             refused: Vec::new(),
+            rejected: Vec::new(),
         }
     }
 }
@@ -275,6 +278,7 @@ impl Grants {
     pub(crate) fn called(&mut self, xid: u32, begins: bool) {
         if begins {
             self.refused.retain(|refused| *refused != xid);
+            self.rejected.retain(|rejected| *rejected != xid);
         } else if self.refused.contains(&xid) {
             return;
         }
@@ -305,9 +309,15 @@ impl Grants {
             .contains(&credits)
     }
 
-    /// Whether a call with this XID has come and was not answered.
-    pub(crate) fn is_pending(&self, xid: u32) -> bool {
-        self.pending.contains(&xid)
+    /// The end rejects a call. The error may wait to be sent.
+    pub(crate) fn rejects(&mut self, xid: u32) {
+        self.rejected.push(xid);
+    }
+
+    /// Whether a call with this XID is being served: it has come, and was neither answered nor
+    /// rejected.
+    pub(crate) fn is_served(&self, xid: u32) -> bool {
+        self.pending.contains(&xid) && !self.rejected.contains(&xid)
     }
 
     /// A transmission is told to be of an operation that is not known: the others are told so by

@@ -456,6 +456,9 @@ impl World {
         // A message that is answered with an error or dropped has a reason, which a report gives.
         let is_rejected = rejected(&this.session) > before;
         let reason = this.session.take_refusal();
+        if let Some(refusal) = reason {
+            self.pairs[pair].link.grants[to].rejects(refusal.xid);
+        }
         if is_rejected != reason.is_some() {
             self.fail(format!(
                 "rejected: {is_rejected}, for the reason {reason:?}"
@@ -516,9 +519,10 @@ impl World {
         let (xid, granted, procedure) = (message.word(0), message.word(2), message.word(3));
         let answers = (message.word(1), procedure, message.word(5)) == (2, OPTIONAL, ROPT_RESPROP);
         // A long reply of Version One tells no direction: its call does, and its Reply chunk,
-        // unless a call of the other direction has the same XID (RFC 8167, section 4.1).
+        // unless a call of the other direction that is being served has the same XID (RFC 8167,
+        // section 4.1; decision D12).
         let is_long = (message.word(1), procedure) == (1, NOMSG);
-        let certain = !is_long || !self.pairs[pair].link.grants[to].is_pending(xid);
+        let certain = !is_long || !self.pairs[pair].link.grants[to].is_served(xid);
         let asks = (message.word(1), procedure, message.word(5)) == (2, OPTIONAL, ROPT_REQPROP);
         if asks || matches!(message.origin, Origin::Call { .. }) {
             let begins = message.share.is_none_or(|share| share.number == 0);
