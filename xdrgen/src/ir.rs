@@ -76,6 +76,28 @@ impl Schema {
         }
     }
 
+    /// Returns the type of the elements of a sequence that is decoded element by element: elements
+    /// of a fixed size are skipped at no cost.
+    pub(crate) fn element_of<'s>(&'s self, ty: &'s Type) -> Option<&'s Type> {
+        match self.resolve(ty) {
+            Type::Array(element, _) | Type::List(element) if !self.layout_of(element).plain => {
+                Some(element)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the union to which a type resolves, if it is generated in a borrowed shape.
+    pub(crate) fn borrowed_union<'s>(&'s self, ty: &'s Type) -> Option<TypeId> {
+        let Type::Named(id) = self.resolve(ty) else {
+            return None;
+        };
+        let definition = self.ty(*id);
+        let is_union = matches!(definition.kind, TypeDefKind::Union(_));
+        let is_borrowed = self.module(definition.module).shapes != Shapes::Owned;
+        (is_union && is_borrowed && definition.external.is_none()).then_some(*id)
+    }
+
     /// Returns true for an enum that is open.
     #[must_use]
     pub fn is_open(&self, id: TypeId) -> bool {
@@ -516,6 +538,9 @@ pub struct Union {
     pub default: Option<Content>,
     /// Whether a value consumes the memory for one item, even if its arm has no item.
     pub takes_item: bool,
+    /// Whether a struct has a sequence of such values, whose arms a visitor handles as they are
+    /// decoded.
+    pub visited: bool,
 }
 
 /// The content of an arm: its name in XDR and its type; `None` is void.

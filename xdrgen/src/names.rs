@@ -30,6 +30,11 @@ pub(crate) fn module_name(name: &str) -> String {
     }
 }
 
+/// Returns the name of a union's visitor.
+pub(crate) fn visitor(union: &str) -> String {
+    format!("{union}Visitor")
+}
+
 /// Converts to upper case: keeps `ROPT_CONNPROP`, turns `maxName` into `MAX_NAME`.
 pub(crate) fn screaming(name: &str) -> String {
     let is_upper =

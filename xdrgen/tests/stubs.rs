@@ -415,3 +415,41 @@ fn unknown_variant_does_not_clash() {
     let clash = opened("E_UNKNOWN = 0, E_UNKNOWN_VALUE = 1");
     assert!(clash.report(Style::Plain).contains("name-clash"));
 }
+
+/// The methods of a visitor have names that differ, whatever the arms are called, and its own name
+/// clashes with no type.
+#[test]
+fn visitors_have_names_of_their_own() {
+    let compiled = |other: &str| {
+        let xdr = format!(
+            "union u switch (int which) {{ case 0: int a; case 1: int b; case 2: void; \
+             default: string match<>; }};\n{other}\nstruct s {{ u all<>; }};"
+        );
+        let module = Module::new("m").text("m.x", xdr);
+        Config::new().module(module).check()
+    };
+    let content = generated(&compiled(""), "m.rs");
+    let visitor = content.split("pub trait UVisitor").nth(1);
+    let visitor = visitor.and_then(|rest| rest.split("\n}").next());
+    insta::assert_snapshot!(visitor.expect("a visitor"));
+    let clash = compiled("struct u_visitor { int a; };");
+    assert!(clash.report(Style::Plain).contains("name-clash"));
+    let enumerated = "enum e { OTHER = 0, Default = 1, DEFAULT_ARM = 2, MATCH = 3 };\n\
+                      union u switch (e which) { case OTHER: int a; case Default: void; \
+                      case MATCH: int b; default: int c; };\nstruct s { u all<>; };";
+    let module = Module::new("m").text("m.x", enumerated);
+    let content = generated(&Config::new().module(module).check(), "m.rs");
+    let methods = content
+        .split("pub trait UVisitor")
+        .nth(1)
+        .expect("a visitor");
+    for method in [
+        "fn other(",
+        "fn other_(",
+        "fn default(",
+        "fn r#match(",
+        "fn default_arm(",
+    ] {
+        assert!(methods.contains(method), "{method} in {methods}");
+    }
+}

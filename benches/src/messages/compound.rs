@@ -9,8 +9,8 @@ use crate::codec::Codec;
 use crate::hand::compound;
 use crate::message::Message;
 use crate::nfs::{
-    Compound4res, Fattr4, Getattr4res, Getattr4resok, NfsResop4, Nfsstat4, Putfh4res, Read4res,
-    Read4resok, Sequence4res, Sequence4resok, owned,
+    Compound4res, Fattr4, Getattr4res, Getattr4resok, NfsOpnum4, NfsResop4, NfsResop4Visitor,
+    Nfsstat4, Putfh4res, Read4res, Read4resok, Sequence4res, Sequence4resok, owned,
 };
 
 const TAG: &[u8] = b"read";
@@ -72,25 +72,62 @@ pub(super) fn reply() -> Message {
 }
 
 fn sum(bytes: &'static [u8]) -> Option<u64> {
-    let (mut results, mut expected) = (0, true);
     let mut decoder = Decoder::new(bytes);
-    let reply = Compound4res::decode_each_resarray(&mut decoder, |result| {
-        results += u64::from(result.resop().value().cast_unsigned());
-        results += match result {
-            NfsResop4::Sequence(Sequence4res::Nfs4Ok(ok)) => sequence(ok),
-            NfsResop4::Putfh(result) => u64::from(result.status.value().cast_unsigned()),
-            NfsResop4::Read(Read4res::Nfs4Ok(ok)) => u64::from(ok.eof) + ok.data.len() as u64,
-            NfsResop4::Getattr(Getattr4res::Nfs4Ok(ok)) => attributes(&ok.obj_attributes),
-            _ => {
-                expected = false;
-                0
-            }
-        };
-    });
-    let reply = reply.ok()?;
+    let mut sum = Sum {
+        results: 0,
+        expected: true,
+    };
+    let reply = Compound4res::visit_resarray(&mut decoder, &mut sum).ok()?;
     decoder.finish().ok()?;
-    let sum = u64::from(reply.status.value().cast_unsigned()) + reply.tag.len() as u64 + results;
-    expected.then_some(sum)
+    let total = u64::from(reply.status.value().cast_unsigned()) + reply.tag.len() as u64;
+    sum.expected.then_some(total + sum.results)
+}
+
+/// The sum of all results, and whether each was expected.
+struct Sum {
+    results: u64,
+    expected: bool,
+}
+
+impl Sum {
+    fn add(&mut self, operation: NfsOpnum4, sum: u64) {
+        let operation = u64::from(operation.value().cast_unsigned());
+        self.results += operation + sum;
+    }
+}
+
+impl<'a> NfsResop4Visitor<'a> for Sum {
+    fn other(&mut self, _: NfsResop4<'a>) {
+        self.expected = false;
+    }
+
+    fn sequence(&mut self, result: Sequence4res) {
+        match result {
+            Sequence4res::Nfs4Ok(ok) => self.add(NfsOpnum4::Sequence, sequence(&ok)),
+            other => self.other(NfsResop4::Sequence(other)),
+        }
+    }
+
+    fn putfh(&mut self, result: Putfh4res) {
+        let status = result.status.value().cast_unsigned();
+        self.add(NfsOpnum4::Putfh, u64::from(status));
+    }
+
+    fn read(&mut self, result: Read4res<'a>) {
+        match result {
+            Read4res::Nfs4Ok(ok) => {
+                self.add(NfsOpnum4::Read, u64::from(ok.eof) + ok.data.len() as u64);
+            }
+            other => self.other(NfsResop4::Read(other)),
+        }
+    }
+
+    fn getattr(&mut self, result: Getattr4res<'a>) {
+        match result {
+            Getattr4res::Nfs4Ok(ok) => self.add(NfsOpnum4::Getattr, attributes(&ok.obj_attributes)),
+            other => self.other(NfsResop4::Getattr(other)),
+        }
+    }
 }
 
 fn sequence(ok: &Sequence4resok) -> u64 {

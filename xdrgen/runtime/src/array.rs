@@ -6,7 +6,7 @@ use crate::sequence::{
     Beside, Iter, Repr, WithItems, encode_received, pass_on, sequence, skip_elements,
 };
 use crate::wire::array_max;
-use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
+use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Visit, Wire};
 
 /// `T name<MAX>`: a variable-length array of at most `MAX` elements, borrowed (RFC 4506, section
 /// 4.13).
@@ -85,6 +85,23 @@ macro_rules! array {
                 let start = d.remaining();
                 d.charge_array::<T>(count)?;
                 d.elements::<T>(count, |d| pass_on(d, &mut each))?;
+                Ok(Self(Repr::wire(d, start, count)))
+            }
+
+            /// Decodes an array, and passes the content of each element to a visitor. As
+            /// [`decode_each`](Self::decode_each), without building the elements.
+            ///
+            /// # Errors
+            /// As [`decode_each`](Self::decode_each).
+            #[inline(always)]
+            pub fn visit_each<V: ?Sized>(d: &mut Decoder<'a>, visitor: &mut V) -> Result<Self>
+            where
+                T: Visit<'a, V>,
+            {
+                let count = d.length(MAX)?;
+                let start = d.remaining();
+                d.charge_array::<T>(count)?;
+                d.visit_elements::<T, V>(count, visitor)?;
                 Ok(Self(Repr::wire(d, start, count)))
             }
         }

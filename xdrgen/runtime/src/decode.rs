@@ -111,6 +111,19 @@ pub trait Decode<'a>: Wire + Sized {
     }
 }
 
+/// A type whose values are decoded for a visitor: the visitor gets their content, and no value is
+/// built. The compiler implements it for unions of which a struct has a sequence, with a trait of
+/// the union's for `V` that has a method for each arm.
+pub trait Visit<'a, V: ?Sized>: Decode<'a> {
+    /// Decodes a value at the decoder's position, and passes its content to a visitor. It must
+    /// accept exactly the input that [`decode`](Decode::decode) accepts, because lazy sequences
+    /// rely on that.
+    ///
+    /// # Errors
+    /// As [`decode`](Decode::decode).
+    fn visit(d: &mut Decoder<'a>, visitor: &mut V) -> Result<()>;
+}
+
 /// Skips one field and reports its name to the trace. Generated code calls it for each field.
 ///
 /// # Errors

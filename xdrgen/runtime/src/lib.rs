@@ -87,7 +87,7 @@ mod vector;
 mod wire;
 
 pub use array::{Array, DdpArray};
-pub use decode::{Decode, field};
+pub use decode::{Decode, Visit, field};
 pub use decoder::Decoder;
 pub use encode::Encode;
 pub use error::{Error, ErrorKind, Result, TooLong};

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::sequence::{Beside, Iter, Repr, WithItems, encode_received, pass_on, sequence};
-use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
+use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Visit, Wire};
 
 /// The number of bytes before each element: the TRUE of the pointer to it.
 pub(crate) const TAG: usize = 4;
@@ -66,6 +66,26 @@ macro_rules! list {
                 while d.bool()? {
                     d.charge_elements(1)?;
                     d.element::<T, _>(|d| pass_on(d, &mut each))?;
+                    count = count.wrapping_add(1);
+                }
+                Ok(Self(Repr::wire(d, start, count)))
+            }
+
+            /// Decodes a list, and passes the content of each element to a visitor. As
+            /// [`decode_each`](Self::decode_each), without building the elements.
+            ///
+            /// # Errors
+            /// As [`decode_each`](Self::decode_each).
+            #[inline(always)]
+            pub fn visit_each<V: ?Sized>(d: &mut Decoder<'a>, visitor: &mut V) -> Result<Self>
+            where
+                T: Visit<'a, V>,
+            {
+                let start = d.remaining();
+                let mut count = 0u32;
+                while d.bool()? {
+                    d.charge_elements(1)?;
+                    d.visit_elements::<T, V>(1, visitor)?;
                     count = count.wrapping_add(1);
                 }
                 Ok(Self(Repr::wire(d, start, count)))

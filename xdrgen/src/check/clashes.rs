@@ -5,11 +5,13 @@ use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ir::{ModuleDef, Schema, TypeDef, TypeDefKind, Version};
+use crate::names;
 use crate::source::Span;
 
 /// Reports the clashes in all modules, types and programs.
 pub(crate) fn check(schema: &Schema, diagnostics: &mut Diagnostics) {
     for module in &schema.modules {
+        let visitors = visitors(schema, module);
         let mut types = Names::new("types");
         for id in &module.types {
             let definition = schema.ty(*id);
@@ -19,6 +21,9 @@ pub(crate) fn check(schema: &Schema, diagnostics: &mut Diagnostics) {
                 definition.span,
                 diagnostics,
             );
+        }
+        for (rust, definition) in &visitors {
+            types.add(rust, "the visitor", definition.span, diagnostics);
         }
         for overlay in &module.overlays {
             let span = overlay.span.unwrap_or(schema.ty(overlay.carrier).span);
@@ -34,6 +39,15 @@ pub(crate) fn check(schema: &Schema, diagnostics: &mut Diagnostics) {
         }
         programs(schema, module, diagnostics);
     }
+}
+
+/// Returns the visitors of a module's unions, with their names in Rust.
+fn visitors<'s>(schema: &'s Schema, module: &ModuleDef) -> Vec<(String, &'s TypeDef)> {
+    let types = module.types.iter().map(|id| schema.ty(*id));
+    types
+        .filter(|definition| matches!(&definition.kind, TypeDefKind::Union(union) if union.visited))
+        .map(|definition| (names::visitor(&definition.rust), definition))
+        .collect()
 }
 
 fn parts(definition: &TypeDef, diagnostics: &mut Diagnostics) {

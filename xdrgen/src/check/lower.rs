@@ -597,5 +597,6 @@ fn union(context: &mut Context<'_, '_>, module: usize, body: &ast::UnionBody) ->
         arms: Vec::new(),
         default: None,
         takes_item: false,
+        visited: false,
     }
 }

@@ -28,6 +28,7 @@ mod symbols;
 mod unions;
 pub(crate) mod unmarked;
 mod values;
+mod visitors;
 
 use crate::ast::Specification;
 use crate::diagnostic::Diagnostics;
@@ -157,6 +158,7 @@ pub(crate) fn analyze(
         overlays::lower(&mut context, &mut schema);
         items::lower_results(&mut context, &mut schema);
         stubs::lower(&mut context, &mut schema);
+        visitors::mark(&mut schema);
         rename::others(&mut context, &mut schema);
         clashes::check(&schema, context.diagnostics);
     }

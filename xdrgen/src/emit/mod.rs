@@ -14,6 +14,7 @@ mod services;
 mod structs;
 mod types;
 mod unions;
+mod visitors;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};

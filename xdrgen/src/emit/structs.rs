@@ -4,22 +4,23 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use super::{Emitter, Shape, docs, ident, local, number};
-use crate::ir::{Field, Layout, Type, TypeDef};
+use crate::ir::{Field, Layout, TypeDef};
 
 /// A run of fields that are read together, or one field.
-enum Part<'f> {
+pub(super) enum Part<'f> {
     /// Adjacent plain fields, each with its offset and size, and their total size.
     Run(Vec<(&'f Field, u64, u64)>, u64),
     Single(&'f Field),
 }
 
 /// The names of a codec's local variables, which differ from all fields.
-struct Locals {
-    decoder: Ident,
+pub(super) struct Locals {
+    pub(super) decoder: Ident,
     sink: Ident,
     trace: Ident,
     run: Ident,
-    each: Ident,
+    pub(super) each: Ident,
+    pub(super) visitor: Ident,
 }
 
 impl Emitter<'_> {
@@ -105,6 +106,7 @@ impl Emitter<'_> {
             trace: local("trace", fields),
             run: local("run", fields),
             each: local("each", fields),
+            visitor: local("visitor", fields),
         };
         let Locals {
             decoder,
@@ -129,7 +131,7 @@ impl Emitter<'_> {
         } else {
             Default::default()
         };
-        let decode_each = self.decode_each(definition, fields, &locals);
+        let decode_each = self.decode_each(definition, fields, &parts, &locals);
         quote! {
             #fixed
             #decode_each
@@ -152,7 +154,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn parts<'f>(&self, fields: &'f [Field]) -> Vec<Part<'f>> {
+    pub(super) fn parts<'f>(&self, fields: &'f [Field]) -> Vec<Part<'f>> {
         let mut parts: Vec<Part<'f>> = Vec::new();
         for field in fields {
             let layout = self.schema.layout_of(&field.ty);
@@ -171,71 +173,15 @@ impl Emitter<'_> {
         parts
     }
 
-    /// Emits `decode_each_field` for each sequence of a struct whose elements have no fixed size.
-    fn decode_each(
-        &self,
-        definition: &TypeDef,
-        fields: &[Field],
-        locals: &Locals,
-    ) -> Option<TokenStream> {
-        if self.shape == Shape::Owned {
-            return None;
-        }
-        let name = ident(&definition.rust);
-        let Locals { decoder, each, .. } = locals;
-        let parts = self.parts(fields);
-        let methods: Vec<TokenStream> = fields
-            .iter()
-            .filter_map(|field| Some((field, self.lent_element(&field.ty)?)))
-            .map(|(field, element)| {
-                let method = ident(&format!("decode_each_{}", field.rust));
-                let doc = format!(
-                    " Decodes a value, and passes each element of `{}` to a function as soon as it \
-                     is decoded: one pass, where [`decode`](xdr::Decode::decode) and an iterator \
-                     are two. The function also gets the elements before an invalid one.",
-                    field.rust
-                );
-                let decode = self.decode(fields, &parts, locals, Some(field));
-                quote! {
-                    #[doc = #doc]
-                    ///
-                    /// # Errors
-                    /// As [`decode`](xdr::Decode::decode).
-                    #[inline]
-                    pub fn #method(
-                        #decoder: &mut xdr::Decoder<'a>,
-                        #each: impl ::core::ops::FnMut(&#element),
-                    ) -> xdr::Result<Self> { #decode }
-                }
-            })
-            .collect();
-        (!methods.is_empty()).then(|| quote!(impl<'a> #name<'a> { #(#methods)* }))
-    }
-
-    /// Returns the type of a sequence's elements, if they are worth one pass: elements of a fixed
-    /// size cost nothing in the first of two.
-    fn lent_element(&self, ty: &Type) -> Option<TokenStream> {
-        match self.schema.resolve(ty) {
-            Type::Array(element, _) | Type::List(element)
-                if !self.schema.layout_of(element).plain =>
-            {
-                Some(self.ty(element))
-            }
-            _ => None,
-        }
-    }
-
-    /// Emits the decoding of all fields, and passes the elements of `lent` to a function.
-    fn decode(
+    /// Emits the decoding of all fields; that of `special` by an expression of its own.
+    pub(super) fn decode(
         &self,
         fields: &[Field],
         parts: &[Part<'_>],
         locals: &Locals,
-        lent: Option<&Field>,
+        special: Option<(&Field, TokenStream)>,
     ) -> TokenStream {
-        let Locals {
-            decoder, run, each, ..
-        } = locals;
+        let Locals { decoder, run, .. } = locals;
         // Fields are decoded in order. A run after the first part requires the fields before it to
         // be local variables.
         let in_place = !parts
@@ -248,11 +194,9 @@ impl Emitter<'_> {
             match part {
                 Part::Single(field) => {
                     let name = ident(&field.rust);
-                    let decode = if lent.is_some_and(|lent| lent.name == field.name) {
-                        let ty = self.ty(&field.ty);
-                        quote!(<#ty>::decode_each(#decoder, #each)?)
-                    } else {
-                        self.decode_value(&field.ty, decoder)
+                    let decode = match &special {
+                        Some((special, decode)) if special.name == field.name => decode.clone(),
+                        _ => self.decode_value(&field.ty, decoder),
                     };
                     if in_place {
                         members.push(quote!(#name: #decode));

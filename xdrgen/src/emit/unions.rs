@@ -37,6 +37,7 @@ impl Emitter<'_> {
         let wire = self.wire(definition);
         let accessor = self.accessor(definition, union);
         let codec = self.union_codec(definition, union);
+        let visitor = self.visitor(definition, union);
         let owned = self.union_to_owned(definition, union);
         let zero = self.union_default(definition, union, &default_name(union));
         quote! {
@@ -48,6 +49,7 @@ impl Emitter<'_> {
             #accessor
             #wire
             #codec
+            #visitor
             #owned
         }
     }
@@ -66,7 +68,7 @@ impl Emitter<'_> {
         quote!(#doc #name(#discriminant #content),)
     }
 
-    fn discriminant(&self, union: &Union) -> TokenStream {
+    pub(super) fn discriminant(&self, union: &Union) -> TokenStream {
         match union.discriminant {
             Discriminant::I32 => quote!(i32),
             Discriminant::U32 => quote!(u32),
@@ -224,7 +226,12 @@ impl Emitter<'_> {
     }
 
     /// Returns `note` for an arm without an item, if the union consumes the memory for one.
-    fn no_item(&self, union: &Union, content: &Content, note: &TokenStream) -> Option<TokenStream> {
+    pub(super) fn no_item(
+        &self,
+        union: &Union,
+        content: &Content,
+        note: &TokenStream,
+    ) -> Option<TokenStream> {
         let items = content
             .as_ref()
             .map_or(0, |(_, ty)| self.schema.items_in(ty));
@@ -237,7 +244,7 @@ impl Emitter<'_> {
     }
 
     /// Returns the expression that decodes an arm's content.
-    fn decode_content(&self, ty: &Type) -> TokenStream {
+    pub(super) fn decode_content(&self, ty: &Type) -> TokenStream {
         let value = self.decode_value(ty, &local("decoder"));
         let boxed = self.shape == super::Shape::Owned && self.schema.is_boxed(ty);
         if boxed {
@@ -248,7 +255,7 @@ impl Emitter<'_> {
     }
 
     /// Returns `let which = ..;`: the discriminant without an arm, as a value of its Rust type.
-    fn default_which(&self, union: &Union) -> TokenStream {
+    pub(super) fn default_which(&self, union: &Union) -> TokenStream {
         match union.discriminant {
             Discriminant::I32 => quote!(let which = other.cast_signed();),
             Discriminant::U32 => quote!(let which = other;),
@@ -446,12 +453,12 @@ fn contents(union: &Union) -> impl Iterator<Item = &Content> {
 }
 
 /// Returns the default arm's variant: `Default`, unless a case has that name.
-fn default_name(union: &Union) -> Ident {
+pub(super) fn default_name(union: &Union) -> Ident {
     let taken = union.arms.iter().any(|arm| arm.rust == "Default");
     ident(if taken { "DefaultArm" } else { "Default" })
 }
 
 /// Returns the error of a discriminant without an arm.
-fn unknown() -> TokenStream {
+pub(super) fn unknown() -> TokenStream {
     quote!(decoder.error_before(xdr::ErrorKind::InvalidDiscriminant, 4))
 }
