@@ -436,7 +436,7 @@ fn visitors_have_names_of_their_own() {
     assert!(clash.report(Style::Plain).contains("name-clash"));
     let enumerated = "enum e { OTHER = 0, Default = 1, DEFAULT_ARM = 2, MATCH = 3 };\n\
                       union u switch (e which) { case OTHER: int a; case Default: void; \
-                      case MATCH: int b; default: int c; };\nstruct s { u all<>; };";
+                      case MATCH: int b; default: int c; };\nstruct s { u type<>; };";
     let module = Module::new("m").text("m.x", enumerated);
     let content = generated(&Config::new().module(module).check(), "m.rs");
     let methods = content

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use proc_macro2::{Ident, TokenStream};
-use quote::quote;
+use quote::{format_ident, quote};
 
 use super::structs::{Locals, Part};
 use super::unions::{default_name, unknown};
 use super::{Emitter, Shape, docs, ident};
-use crate::ir::{Content, Field, TypeDef, Union};
+use crate::ir::{Content, Field, TypeDef, TypeId, Union};
 use crate::names;
 
 /// The method of a visitor for one variant.
@@ -57,12 +57,12 @@ impl Emitter<'_> {
     ) -> Option<TokenStream> {
         let Locals { decoder, each, .. } = locals;
         let element = self.ty(self.schema.element_of(&field.ty)?);
-        let method = ident(&format!("decode_each_{}", field.rust));
+        let method = format_ident!("decode_each_{}", unescaped(field));
         let doc = format!(
             " Decodes a value, and passes each element of `{}` to a function as soon as it is \
              decoded: one pass, where [`decode`](xdr::Decode::decode) and an iterator are two. \
              The function also gets the elements before an invalid one.",
-            field.rust
+            unescaped(field)
         );
         let ty = self.ty(&field.ty);
         let special = quote!(<#ty>::decode_each(#decoder, #each)?);
@@ -94,12 +94,12 @@ impl Emitter<'_> {
             .schema
             .borrowed_union(self.schema.element_of(&field.ty)?)?;
         let trait_path = self.visitor_path(union);
-        let method = ident(&format!("visit_{}", field.rust));
+        let method = format_ident!("visit_{}", unescaped(field));
         let doc = format!(
             " As [`decode_each_{}`](Self::decode_each_{}), with a method for each arm: no element \
              is built, only the content of its arm.",
-            field.rust.trim_start_matches("r#"),
-            field.rust.trim_start_matches("r#")
+            unescaped(field),
+            unescaped(field)
         );
         let ty = self.ty(&field.ty);
         let special = quote!(<#ty>::visit_each(#decoder, #visitor)?);
@@ -118,7 +118,7 @@ impl Emitter<'_> {
     }
 
     /// Returns the path of a union's visitor.
-    fn visitor_path(&self, union: crate::ir::TypeId) -> TokenStream {
+    fn visitor_path(&self, union: TypeId) -> TokenStream {
         let definition = self.schema.ty(union);
         let module = self.path_to(definition.module, definition.layout.shapes_differ);
         let name = ident(&names::visitor(&definition.rust));
@@ -249,4 +249,9 @@ impl Emitter<'_> {
             .map(|(_, ty)| self.decode_content(ty));
         quote!(#pattern => { #let_which #none visitor.#name(#argument #content); })
     }
+}
+
+/// Returns a field's name as a part of another name, which needs no escape.
+fn unescaped(field: &Field) -> &str {
+    field.rust.trim_start_matches("r#")
 }
