@@ -4,6 +4,7 @@ use core::{fmt, mem};
 
 use crate::sequence::{
     Beside, Iter, Repr, WithItems, encode_received, pass_on, sequence, skip_elements,
+    visit_elements,
 };
 use crate::wire::array_max;
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Visit, Wire};
@@ -101,7 +102,7 @@ macro_rules! array {
                 let count = d.length(MAX)?;
                 let start = d.remaining();
                 d.charge_array::<T>(count)?;
-                d.visit_elements::<T, V>(count, visitor)?;
+                visit_elements::<T, V>(d, count, visitor)?;
                 Ok(Self(Repr::wire(d, start, count)))
             }
         }

@@ -1,7 +1,7 @@
 //! The decoder: a cursor over the input that checks every item.
 
 use crate::wire::padding;
-use crate::{Error, ErrorKind, Fixed, Item, Limits, Result, Visit, Wire, vector};
+use crate::{Error, ErrorKind, Fixed, Item, Limits, Result, Wire, vector};
 
 /// The items of a message that are not in its stream.
 #[cfg(feature = "alloc")]
@@ -308,7 +308,7 @@ numbers! {
 const MAX_EMPTY_ELEMENTS: u32 = 1 << 16;
 
 /// Budgets.
-impl<'a> Decoder<'a> {
+impl Decoder<'_> {
     /// Charges `count` elements of a variable-length sequence.
     ///
     /// # Errors
@@ -372,29 +372,14 @@ impl<'a> Decoder<'a> {
         for _ in 0..count {
             f(self)?;
         }
-        self.depth = before;
+        self.leave(before);
         Ok(())
     }
 
-    /// Decodes each element of a variable-length sequence for a visitor. As
-    /// [`elements`](Self::elements).
+    /// Enters the level of so many elements of a variable-length sequence, and returns the number of
+    /// levels that were left, for [`leave`](Self::leave).
     #[inline(always)]
-    pub(crate) fn visit_elements<W: Visit<'a, V>, V: ?Sized>(
-        &mut self,
-        count: u32,
-        visitor: &mut V,
-    ) -> Result<()> {
-        let before = self.enter::<W>(count)?;
-        for _ in 0..count {
-            W::visit(self, visitor)?;
-        }
-        self.depth = before;
-        Ok(())
-    }
-
-    /// Enters the level of so many elements, and returns the number of levels that were left.
-    #[inline(always)]
-    fn enter<W: Wire>(&mut self, count: u32) -> Result<u32> {
+    pub(crate) fn enter<W: Wire>(&mut self, count: u32) -> Result<u32> {
         let before = self.depth;
         let levels = u32::from(!W::PLAIN && count != 0);
         let Some(left) = before.checked_sub(levels) else {
@@ -402,6 +387,12 @@ impl<'a> Decoder<'a> {
         };
         self.depth = left;
         Ok(before)
+    }
+
+    /// Leaves the level of a sequence's elements.
+    #[inline(always)]
+    pub(crate) const fn leave(&mut self, before: u32) {
+        self.depth = before;
     }
 
     /// Reserves bytes for an owned sequence of `count` elements of at least `min` bytes each. Call

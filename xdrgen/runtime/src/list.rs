@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-use crate::sequence::{Beside, Iter, Repr, WithItems, encode_received, pass_on, sequence};
+use crate::sequence::{
+    Beside, Iter, Repr, WithItems, encode_received, pass_on, sequence, visit_elements,
+};
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Visit, Wire};
 
 /// The number of bytes before each element: the TRUE of the pointer to it.
@@ -85,7 +87,7 @@ macro_rules! list {
                 let mut count = 0u32;
                 while d.bool()? {
                     d.charge_elements(1)?;
-                    d.visit_elements::<T, V>(1, visitor)?;
+                    visit_elements::<T, V>(d, 1, visitor)?;
                     count = count.wrapping_add(1);
                 }
                 Ok(Self(Repr::wire(d, start, count)))

@@ -4,7 +4,7 @@
 use core::{fmt, iter::FusedIterator, slice};
 
 use crate::decoder::Items;
-use crate::{Decode, Decoder, Result, Sink, Trace};
+use crate::{Decode, Decoder, Result, Sink, Trace, Visit};
 
 /// What a received sequence keeps to find the items of its elements that are not in the stream.
 pub(crate) trait Beside<'a>: Copy {
@@ -112,6 +112,21 @@ pub(crate) fn encode_received<'s, S: Sink<'s>>(
     #[cfg(not(feature = "alloc"))]
     let _ = items;
     sink.raw(bytes)
+}
+
+/// Decodes `count` elements of a sequence for a visitor.
+#[inline(always)]
+pub(crate) fn visit_elements<'a, T: Visit<'a, V>, V: ?Sized>(
+    d: &mut Decoder<'a>,
+    count: u32,
+    visitor: &mut V,
+) -> Result<()> {
+    let before = d.enter::<T>(count)?;
+    for _ in 0..count {
+        T::visit(d, visitor)?;
+    }
+    d.leave(before);
+    Ok(())
 }
 
 /// Advances past `count` elements of an array.
