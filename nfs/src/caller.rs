@@ -1,4 +1,9 @@
 //! The user who makes a call, and the user as whom the server executes it.
+//!
+//! This module decides who is squashed, by the settings that `Export::caller` passes, and rejects
+//! calls without AUTH_SYS credentials. `service` and `mount` derive a [`Caller`] for each call
+//! before they call the file system. A file system trusts the `Caller` without a further check:
+//! `memory` grants user 0 every access, and `host` gives a thread the rights of the user.
 
 use oncrpc::protocol::AuthStat;
 use oncrpc::{AuthSys, Credentials, RpcError};

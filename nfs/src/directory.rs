@@ -1,4 +1,10 @@
 //! The directory entries that fit a reply (RFC 1813, sections 3.3.16 and 3.3.17).
+//!
+//! A [`DirList`] counts the XDR bytes of the entries that `service::directories` encodes. The
+//! constants and the two lengths of an entry must agree with the encoding, or a reply exceeds the
+//! caller's limit. A file system pushes entries in the order of their cookies, and stops when
+//! `push` returns false. `host::listing` relies on `max_entries`: no more entries than that ever
+//! fit.
 
 use crate::handle::Object;
 

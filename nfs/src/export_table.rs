@@ -1,4 +1,10 @@
-//! All exports of a server.
+//! All exports of a server, and the list of mounts.
+//!
+//! An [`ExportTable`] decides which export serves a call: `find` by the handle, for `service`, and
+//! `find_path` by the path, for `mount`. `Export::admits` decides whether a client may use an
+//! export. `replace` exchanges all exports at once, and a call keeps the export that it has found.
+//! No lock is held while an export is dropped or a file system works. `mount` alone changes the
+//! list of mounts, and limits its size.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

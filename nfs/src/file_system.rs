@@ -1,4 +1,9 @@
-//! The trait of a file system that a server offers.
+//! The trait of a file system that a server offers: `service` and `mount` call it, and `memory` and
+//! `host` implement it.
+//!
+//! A WRITE stores at least one byte if it succeeds and has data, since clients send the rest again.
+//! The cookie of a directory entry is never 0, which stands for the beginning. A server may drop
+//! the future of a method at any `await`: an implementation must then leave its objects consistent.
 
 use std::future::Future;
 

@@ -1,4 +1,8 @@
 //! File handles (RFC 1813, section 2.5, nfs_fh3).
+//!
+//! This module limits the length of a handle. `memory::tree` and `host::handles` define the content
+//! of their handles. Equality and hashes include the unused bytes, so every constructor must fill
+//! them with zeros: the caches and queues of `host` have handles as keys.
 
 use std::fmt;
 

@@ -1,4 +1,11 @@
 //! A directory of the host.
+//!
+//! This module implements [`FileSystem`]: it makes owned copies of arguments, and decides where an
+//! operation executes. Short work may execute on the calling thread (`in_place`); all other work
+//! executes on `workers`, as READDIR, COMMIT, LOOKUP of `..`, large transfers and new sizes do.
+//! Short work that gives up in place begins again on a worker, so `run_short` takes a closure that
+//! can run twice. `Tree` and the child modules make the system calls, and only within these
+//! closures: a future of an operation must not block its thread otherwise.
 
 mod attributes;
 mod creating;

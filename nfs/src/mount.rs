@@ -1,4 +1,9 @@
 //! The MOUNT service, version 3 (RFC 1813, section 5).
+//!
+//! MNT finds the export by `export_table`, and looks up the remaining names as the squashed caller.
+//! `..` gets MNT3ERR_ACCES, so that no path leaves its export. The maximum numbers of mounts bound
+//! the memory that clients can occupy. MNT, UMNT and UMNTALL must derive the host and the path of
+//! an entry alike (`host`, `listed`), or an entry cannot be removed.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,9 @@
 //! Names in directories (RFC 1813, section 3.2).
+//!
+//! A [`Name`] is one component of a path: `host` passes its bytes to system calls that a `/` would
+//! lead to another directory. A `Name` may be `.` or `..`, which LOOKUP accepts; `service` and
+//! `mount` reject both elsewhere. `client::listing` checks the names in replies by `Name::new`,
+//! too.
 
 use std::fmt;
 

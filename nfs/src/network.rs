@@ -1,4 +1,9 @@
-//! Networks of clients.
+//! Networks of clients, with which `Export::admits` compares the address of each call.
+//!
+//! The first address of a [`Network`] has no bits set beyond the prefix. `contains` treats an
+//! IPv4-mapped IPv6 address as IPv4, so a network within `::ffff:0:0/96` contains no address.
+//! MOUNT's list of exports, `--network` and the configuration file of `rpcrdma nfs serve` have
+//! networks as text.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

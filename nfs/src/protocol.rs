@@ -1,4 +1,4 @@
-//! The types, clients and services of NFSv3, MOUNT and NFSv4.1, generated from `spec/`.
+//! The types, clients and services of NFSv3, MOUNT, RPCBIND and NFSv4.1, generated from `spec/`.
 
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 

@@ -1,7 +1,9 @@
 //! Registration with the rpcbind of this host (RFC 1833).
 //!
 //! A server does not need rpcbind: clients that know its ports do not ask for them. With rpcbind,
-//! clients find the ports, and `showmount` and `rpcinfo` list the server.
+//! clients find the ports, and `showmount` and `rpcinfo` list the server. This module falls back
+//! from version 4 to version 2, and undoes a partial registration. `exchange` makes each call, and
+//! blocks the thread and all that the thread serves.
 
 mod entry;
 mod exchange;

@@ -1,4 +1,10 @@
-//! The attributes that a call sets.
+//! The attributes that a call sets (RFC 1813, section 2.5.3), for `memory::setting` and
+//! `host::setting`.
+//!
+//! Both file systems add permission checks and an application of [`Changes`]. Both must call
+//! `check_times` first: the kernel gives some numbers of nanoseconds above 999999999 another
+//! meaning, such as UTIME_NOW. `needs_owner` is false for a time of the server, which a user with
+//! write permission may set.
 
 use crate::file_system::FsResult;
 use crate::nfs3::{

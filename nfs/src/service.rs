@@ -1,4 +1,11 @@
 //! The service of NFSv3: the procedures of RFC 1813, section 3.3.
+//!
+//! This module rejects calls without AUTH_SYS (`authorize`), finds the export of a call, and passes
+//! the squashed caller to the procedure in a child module. The procedure checks names and limits,
+//! calls the file system, and encodes the results. A file system does not know that its export is
+//! read-only: each procedure that changes something must call `check_writable`, directly or by
+//! `changed_name`. The file system checks permissions, and `oncrpc::ReplyCache` answers
+//! retransmitted calls.
 
 mod attributes;
 mod creating;
@@ -57,7 +64,8 @@ struct OnExport<F> {
     export: Arc<Export<F>>,
 }
 
-/// A name in a directory, as it is in a call. It is checked once its wcc data are available.
+/// A name in a directory, as it is in a call. `any_name` and `changed_name` check it within the
+/// procedure, whose results have a place for the error.
 struct UncheckedDirOp<'a> {
     dir: FileHandle,
     name: &'a [u8],

@@ -1,4 +1,9 @@
 //! The client, and the code that its operations share.
+//!
+//! A [`Client`] reduces its limits to those of FSINFO once, in `with_limits`. `reading` and
+//! `writing` rely on limits and a depth of at least 1. Each operation takes its results by `make`
+//! or `success` of `outcome`, and its own module checks the reply against the call (`fault`).
+//! `oncrpc` reconnects and retransmits.
 
 use oncrpc::xdr::{Error as XdrError, ErrorKind, Text};
 use oncrpc::{

@@ -1,4 +1,9 @@
 //! READDIR and READDIRPLUS: a directory is read in several calls.
+//!
+//! A [`DirectoryStream`] owns the cookie and the verifier of the next call. The reply is untrusted:
+//! each name must be a `Name`, since users build paths from names, and a cycle of cookies is an
+//! error, so that no server makes a client call forever. `REPLY_SLACK` enlarges the memory for a
+//! reply over RDMA, without which the replies of some servers fail.
 
 use std::fmt;
 

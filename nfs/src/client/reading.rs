@@ -1,4 +1,9 @@
 //! READ: one call, or a range of any length.
+//!
+//! `part` checks each reply against its call. A [`ReadStream`] keeps several calls in flight,
+//! returns their data in the order of the offsets, and reads the rest of a short reply by a new
+//! call at the front. A call stays in the queue until its results have arrived, so that dropping
+//! the future of `next` loses no bytes.
 
 use std::collections::VecDeque;
 use std::fmt;

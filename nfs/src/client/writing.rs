@@ -1,7 +1,9 @@
 //! WRITE and COMMIT: by single calls, or any number of bytes until stable.
 //!
-//! Requires limits of at least 1, which `TransferLimits::cut` ensures: with a `depth` of 0 nothing
-//! would be written, and with a `write` of 0 no call would make progress.
+//! `write_all` writes all bytes again if the verifier of COMMIT differs from that of a WRITE (RFC
+//! 1813, section 3.3.21). Requires limits of at least 1, which `TransferLimits::reduced_to`
+//! ensures: with a `depth` of 0 nothing would be written, and with a `write` of 0 no call would
+//! make progress.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,4 +1,8 @@
-//! Converts attributes of the kernel to those of NFS.
+//! Converts attributes of the kernel to those of NFS (RFC 1813, section 2.5, fattr3).
+//!
+//! `id` is the key of an object in the caches, tables and locks of `host`. `ctime` must convert as
+//! `attributes` does, because SETATTR compares it with the guard that a client has from there.
+//! `Tree::attributes` chooses the fsid.
 
 use rustix::fs::{FileType, Stat, major, minor};
 

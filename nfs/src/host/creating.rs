@@ -1,4 +1,10 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
+//!
+//! An object is created as its caller under the lock of the directory, gets its remaining
+//! attributes (`setting`), and is reported after the directory is on stable storage (`finish`). The
+//! times of a file store the verifier of an exclusive create, also over a restart. Work in place
+//! must call `takes_long` before it creates the object: its repetition on a worker would find the
+//! object.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,9 @@
 //! READ, WRITE and COMMIT (RFC 1813, sections 3.3.6, 3.3.7 and 3.3.21).
+//!
+//! WRITE and COMMIT take no lock of the file, so their results have no attributes before. WRITE
+//! takes the verifier before it writes, and COMMIT after it synchronizes. Bytes that are not stable
+//! must be written while a `Writing` of `stability` exists, or their loss may go unnoticed.
+//! `open_file` checks permissions, and `opened` keeps files open.
 
 use std::os::fd::OwnedFd;
 

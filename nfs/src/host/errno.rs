@@ -1,4 +1,9 @@
 //! Converts errors of the kernel to those of NFS (RFC 1813, section 2.6).
+//!
+//! SETATTR and work without a caller use `status`. Procedures whose errors lack NFS3ERR_PERM use
+//! `status_without_perm`, and lookups `lookup_status`. `creating` and `naming` adapt further
+//! errors. An error that passes by itself belongs in the table as NFS3ERR_JUKEBOX, since clients
+//! report NFS3ERR_IO to their users.
 
 use rustix::io::Errno;
 

@@ -1,5 +1,9 @@
 //! GETATTR, ACCESS, READLINK, FSSTAT and PATHCONF (RFC 1813, sections 3.3.1, 3.3.4, 3.3.5, 3.3.18
 //! and 3.3.20).
+//!
+//! ACCESS grants what the kernel grants the caller; `data` also admits owners to READ and WRITE.
+//! The other procedures need no permission, and their thread may still be another caller's user:
+//! they must use the open descriptor of the object alone.
 
 use rustix::fs::{Access, FileType, fstatfs, fstatvfs, readlinkat};
 

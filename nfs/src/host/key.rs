@@ -1,4 +1,9 @@
-//! The key that authenticates a server's file handles.
+//! The key that authenticates a server's file handles, and its file.
+//!
+//! `handles` ends each handle with a `code`. Clients see codes of two other kinds: cookies
+//! (`code_of_name`) and fsids (`Tree::attributes`). No input of those may have the form of a
+//! handle, or a client could forge one. A file of another format or key makes all handles of
+//! clients invalid.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,10 @@
 //! Locks of objects, which make an operation and the attributes before and after it atomic for the
 //! clients of the server.
+//!
+//! `Tree::change` and `Tree::change_both` alone take these locks. Work under a lock must take no
+//! other one: `with_both` locks the lower identity first, and any other order can deadlock. WRITE
+//! and COMMIT take no lock. In place, `with` fails before any change if another thread has the
+//! lock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,8 @@
 //! LOOKUP, REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.3 and 3.3.12 to 3.3.15).
+//!
+//! Changes run as their caller under the locks of the directories. `service` has rejected `.` and
+//! `..` except in LOOKUP. After the last name of an object is removed or replaced, `forget_if_gone`
+//! must close all descriptors that `Tree` keeps of the object, or its blocks stay allocated.
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, fstat, linkat, renameat, unlinkat};
 use rustix::io::Errno;

@@ -1,4 +1,8 @@
 //! Files that are open for the READs and WRITEs of their callers.
+//!
+//! `opened` fills this store, and `Tree::forget` empties it. The permissions of a file were checked
+//! when it was opened, so a file may be used only for the caller in its key and while `is_good`
+//! returns true. `UNCHECKED` limits how long a caller keeps access that a new ACL denies.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

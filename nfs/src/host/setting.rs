@@ -1,4 +1,9 @@
 //! SETATTR, and the attributes of new objects (RFC 1813, sections 2.5.3 and 3.3.2).
+//!
+//! The kernel has no call for several attributes, so `check` tests everything that it can before
+//! `apply` makes the first change. `apply` must keep its order: a new owner clears bits of the
+//! mode, and a new size sets the time of modification. `creating` uses `set_size` and
+//! `apply_to_new`.
 
 use rustix::fs::{
     Access, AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,

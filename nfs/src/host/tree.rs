@@ -3,6 +3,11 @@
 //! An object is opened with O_PATH, by its handle or by one name in an open directory. So no path
 //! is walked that another process can change at the same time, and no object is opened for its
 //! content before its type is known.
+//!
+//! Every store of descriptors must be part of `forget`, `kept` and, if its descriptors expire,
+//! `tidy`. `child`, `stat_child`, `reopen` and `may` act as the user of the thread: they must be
+//! called within `Identity::run_as` or `run_as_server`, which `assert_chosen` checks in debug
+//! builds alone.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -38,7 +43,8 @@ use crate::wcc::Wcc;
 
 /// The maximum directories between an object and the root.
 const MAX_DEPTH: usize = 4096;
-/// The maximum objects that the table keeps open.
+/// The limit on descriptors beyond which the table does not grow: it keeps at most half as many
+/// objects open.
 const MAX_TABLE: u64 = 1 << 20;
 /// The maximum descriptors of one kind that stay open after their use.
 const MAX_RECENT: usize = 4096;

@@ -1,4 +1,7 @@
 //! The memory limit of a file system.
+//!
+//! `tree` counts objects, `naming` counts names, and `data` counts pages. Each must give back what
+//! it took, or the free space shrinks. `used` never exceeds `limit`, on which `free` relies.
 
 use crate::nfs3::Nfsstat3;
 

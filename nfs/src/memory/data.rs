@@ -1,4 +1,9 @@
 //! The bytes of a regular file, in pages. Pages that were never written do not exist.
+//!
+//! READ shares a page with its reply, and a later WRITE copies a page that is shared: a reply in
+//! flight never changes. The bytes of a page beyond the size of the file are zeros, on which growth
+//! relies. `allocated` must equal what `budget` has given, since `tree` gives it back with the
+//! file. The callers reject offsets beyond `MAX_SIZE` of `setting`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

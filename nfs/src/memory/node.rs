@@ -1,4 +1,9 @@
 //! Objects, and the permissions of callers.
+//!
+//! A [`Directory`] owns the cookies of its names: a cookie rises with each name and is never
+//! reused, so that READDIR continues after any change, without a verifier. `permissions` follows
+//! the mode alone; `memory` and `setting` add the exceptions for owners. `naming` keeps `nlink` and
+//! the names consistent.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! All objects of a file system, by their numbers.
+//!
+//! A [`Tree`] owns the numbers, the handles and the clock. A number is never reused, so that the
+//! handle of a removed object stays stale. `now` rises with each call, so that clients see each
+//! change by its ctime. `add` and `forget` account for an object in the budget; `naming` accounts
+//! for names, and forgets an object with its last name.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};

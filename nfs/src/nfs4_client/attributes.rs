@@ -1,4 +1,8 @@
 //! File attributes with values of a fixed size (RFC 8881, section 5).
+//!
+//! Values have no lengths, so `MASK`, `MAX_VALUES` and the order in `Values::all` must agree: an
+//! attribute is added to all three. `files` and `opening` request `MASK`, and size their replies by
+//! `MAX_VALUES`. `delegations` encodes the results of CB_GETATTR by this module.
 
 use oncrpc::xdr::{Decode, Error as XdrError};
 

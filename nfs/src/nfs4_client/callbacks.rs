@@ -1,4 +1,10 @@
 //! The back channel: the calls of a server (RFC 8881, section 20), and its recalls.
+//!
+//! One lock guards sessions, delegations and recalls. A `SlotTable` is locked under it, so `slots`
+//! must not call this module. A slot keeps its last reply, so that a retransmitted CB_COMPOUND is
+//! not executed again. An [`Opening`] must exist from before an OPEN is sent until
+//! `add_delegation`: meanwhile a recall of an unknown delegation gets NFS4ERR_DELAY. `delegations`
+//! has the state of each client.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

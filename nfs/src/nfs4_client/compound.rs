@@ -1,4 +1,10 @@
 //! COMPOUND: its operations, and the size limits of their results.
+//!
+//! The first operation is SEQUENCE, whose arguments `session` sets. Each added operation must state
+//! the maximum bytes of its results: over RDMA, a longer reply fails. `classify` decides whether
+//! the server caches the reply, and whether `session` may repeat the COMPOUND after
+//! NFS4ERR_RETRY_UNCACHED_REP. An operation that is not harmless twice must not be in
+//! `is_idempotent`.
 
 use std::vec::IntoIter;
 

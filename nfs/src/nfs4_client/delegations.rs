@@ -1,5 +1,9 @@
-//! The delegations of the clients, and the files of write delegations as their holder has them
-//! (RFC 8881, section 10.4.3).
+//! The delegations of the clients, and the files of write delegations as their holder has them (RFC
+//! 8881, section 10.4.3).
+//!
+//! `callbacks` has one `Delegations` for each client ID, under its lock. `writers` contains the
+//! write delegations of `held`. `executed` must know every operation that may change the current
+//! filehandle (`keeps_handle`), or CB_GETATTR reports the size of another file.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,8 @@
-//! A client of one file system: names, attributes, and data.
+//! A client of one file system: names, attributes, and data. OPEN and delegations are in `opening`.
+//!
+//! Each operation is one COMPOUND by `Nfs4Session::compound`, which assigns slots and repeats a
+//! COMPOUND where this is safe. This module limits the data of a call to the message sizes of the
+//! session and checks results against their call. `ROOM` must cover all other bytes of a message.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,9 @@
 //! OPEN, CLOSE, and delegations.
+//!
+//! `open` holds an `Opening` of `callbacks` from before it sends OPEN until it has added the
+//! delegation. Each operation that ends a delegation must pass its result through `forget`, or a
+//! recall of that delegation remains queued. `callbacks` queues recalls; the user of the client
+//! returns delegations.
 
 use oncrpc::AsyncTransport;
 use oncrpc::xdr::Opaque;

@@ -1,4 +1,9 @@
 //! A session: its creation, SEQUENCE, and recovery after a lost connection.
+//!
+//! `send` must end each lease of a slot by what the server has done with the sequence number:
+//! `consumed`, `unused`, or dropped if this is unknown. `conclude` decides by the status of
+//! SEQUENCE (RFC 8881, sections 15.1.1.3 and 18.46.3). After a wrong decision the server rejects
+//! the requests of the slot, or replies with the results of another COMPOUND.
 
 use std::fmt;
 use std::sync::Arc;

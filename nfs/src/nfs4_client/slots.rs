@@ -1,4 +1,9 @@
 //! The slots of a session's fore channel, at the client's end (RFC 8881, section 2.10.6.1).
+//!
+//! A sequence number advances only if the server has used it, which `session` tells by the end of a
+//! lease. A lease that is dropped leaves its slot in doubt, and the next lease of this slot must be
+//! `settled` before a request is sent. `callbacks` calls `is_in_flight` and `set_target` under its
+//! lock, so this module must not call `callbacks`.
 
 use std::future::poll_fn;
 use std::sync::Mutex;

@@ -1,5 +1,9 @@
-//! One blocking call to rpcbind, on its own connection. The rpcbind is on this host, and is only
-//! called before a server starts and after it has ended.
+//! One blocking call to rpcbind, on its own connection.
+//!
+//! `rpcrdma nfs serve` registers after its server has started, and removes the entries before the
+//! server drains. The fallback to lower versions in `rpcbind` relies on `CallFailure::Unsupported`
+//! for PROG_MISMATCH and PROC_UNAVAIL alone. A reply is untrusted: its length, fragments and XID
+//! are checked.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +18,7 @@ use oncrpc::xdr::{Decode, Encode};
 
 use super::{PROGRAM, RpcbindAddress};
 
-/// The timeout of each step of a call.
+/// The timeout of each step of a call. Connecting to the Unix socket has none.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum bytes of a reply.
 const MAX_REPLY: usize = 4096;

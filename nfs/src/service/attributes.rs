@@ -1,4 +1,8 @@
 //! GETATTR, SETATTR and ACCESS (RFC 1813, sections 3.3.1, 3.3.2 and 3.3.4).
+//!
+//! On a read-only export, SETATTR fails by `check_writable`, and ACCESS grants none of `CHANGES`:
+//! both must agree, since clients decide by ACCESS whether to send changes. The file system checks
+//! permissions, the guard and the new values.
 
 use super::OnExport;
 use crate::caller::Caller;

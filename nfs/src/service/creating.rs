@@ -1,4 +1,8 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
+//!
+//! Each procedure must pass its name through `new_name`, which also rejects changes to a read-only
+//! export. The file system receives the other arguments unchecked, and decides on modes, verifiers
+//! and types. Results contain the wcc data of the directory on success and on failure.
 
 use super::{OnExport, UncheckedDirOp};
 use crate::caller::Caller;

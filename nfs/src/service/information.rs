@@ -1,4 +1,7 @@
 //! FSSTAT, FSINFO and PATHCONF (RFC 1813, sections 3.3.18 to 3.3.20).
+//!
+//! FSINFO reports the `rtmax` and `wtmax` to which `reading` and `writing` limit each call, and
+//! prefers the maximum. PATHCONF replies no_trunc, because `Name::new` rejects long names.
 
 use super::OnExport;
 use crate::file_system::{FileSystem, FsInfo};

@@ -1,4 +1,8 @@
 //! LOOKUP, READLINK and READ (RFC 1813, sections 3.3.3, 3.3.5 and 3.3.6).
+//!
+//! READ limits its count to `rtmax`, and fails with NFS3ERR_SERVERFAULT if the file system returns
+//! more bytes than that. Data are encoded as the file system returns them, so that shared bytes are
+//! not copied. LOOKUP alone accepts the names `.` and `..`.
 
 use oncrpc::ItemAllocator;
 

@@ -1,4 +1,8 @@
 //! REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.12 to 3.3.15).
+//!
+//! Each procedure must pass its names through `changed_name`, which rejects changes to a read-only
+//! export and the names `.` and `..`, with an error specific to the procedure. `find_both` of
+//! `service` has already rejected handles of two exports (NFS3ERR_XDEV).
 
 use super::{OnExport, UncheckedDirOp};
 use crate::caller::Caller;

@@ -1,4 +1,9 @@
 //! WRITE and COMMIT (RFC 1813, sections 3.3.7 and 3.3.21).
+//!
+//! WRITE rejects data whose length differs from the count, and writes no more than `wtmax` bytes: a
+//! client sends the rest again. Shared bytes stay shared, so that data of an RDMA Read reach the
+//! file system without a copy. The file system owns the write verifier. COMMIT is permitted on a
+//! read-only export.
 
 use super::OnExport;
 use crate::caller::Caller;
