@@ -1,8 +1,10 @@
 //! The conformance suite of providers: named cases that run on any device. The tests of a provider
-//! run all of them.
+//! run all of them (`tests/conformance.rs`).
 //!
 //! A case fails by panicking. Where devices differ, and nothing above depends on it, a case accepts
-//! either behaviour, and says so.
+//! either behaviour, and says so. `cases` lists each case under the capability that it needs. A
+//! case uses the traits of `provider` alone, and no type of a provider. The modules with
+//! `cfg(test)` have tests of one provider, which are not in the list.
 
 mod connections;
 #[cfg(test)]

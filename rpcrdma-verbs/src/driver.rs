@@ -160,7 +160,8 @@ pub struct Driver<D: Device> {
     completion_batch: Vec<Completion>,
     /// Queue pairs whose connections have ended, with the reasons.
     ended_queue_pairs: Vec<(u32, CloseReason)>,
-    /// Connections that have work to do.
+    /// Connections that have work to do, each listed once (`Slot::dirty`). `drive` drives only
+    /// these.
     dirty: Vec<ConnectionId>,
     /// Connections of clients that have events.
     ready: VecDeque<ConnectionId>,
@@ -207,8 +208,8 @@ pub(crate) struct Scratch {
     pub(crate) receives: BufCache,
 }
 
-/// A callback that receives the bytes of each message that is sent. [`dump`](crate::dump) decodes
-/// the header.
+/// A callback that receives the bytes of each message that is sent, without data that are gathered
+/// from their own buffers. [`dump`](crate::dump) decodes the header.
 pub struct Watcher(Box<WatchFn>);
 
 /// The function of a [`Watcher`].
@@ -222,7 +223,8 @@ impl fmt::Debug for Watcher {
 
 /// The maximum number of completions that are taken at once.
 const COMPLETION_BATCH: usize = 32;
-/// The maximum number of connections of a driver.
+/// The number of slot indices, which have 16 bits. The last index is not used, so a driver has one
+/// connection less.
 const MAX_CONNECTIONS: u32 = 1 << 16;
 /// The alignment of buffers that have at least this many bytes.
 const MAX_ALIGNMENT: u32 = 4096;
@@ -352,7 +354,7 @@ impl<D: Device> Driver<D> {
     /// Starts a session with a server.
     ///
     /// # Errors
-    /// Fails if the settings are invalid.
+    /// Fails if the settings are invalid, or if the driver has the maximum number of connections.
     pub fn connect(
         &mut self,
         server: SocketAddr,

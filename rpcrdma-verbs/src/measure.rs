@@ -1,4 +1,9 @@
-//! Measures messages and transfers of a provider without RPC, as a reference for RPCs.
+//! Measures messages and transfers of a provider without RPC, as a reference for RPCs: the command
+//! `rpcrdma bench` prints both. Both ends run on the calling thread, and post by `queue::Endpoint`.
+//!
+//! `SIGNAL` equals `SIGNAL_INTERVAL` of `driver::connection::sending`, so that the costs compare.
+//! The functions poll without a time limit: a connection that fails in its setup or during
+//! `ping_pong` is not detected.
 //!
 //! ```
 //! use rpcrdma_verbs::measure::{Devices, ping_pong};
@@ -140,7 +145,7 @@ impl<D: Device> BenchEnd<D> {
         Ok(())
     }
 
-    /// Takes completions, and adds a receive for each message received. `came` lists the
+    /// Takes completions, and adds a receive for each message received. `received` then lists the
     /// connections of these messages.
     fn take(&mut self) -> Result<(), DriverError> {
         self.received.clear();

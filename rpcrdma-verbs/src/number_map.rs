@@ -1,10 +1,13 @@
 //! Maps from numbers that no adversary chooses.
+//!
+//! Never use `NumberMap` for numbers that a peer chooses, such as the XIDs of its calls: the peer
+//! could choose colliding ones.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map from numbers that no adversary chooses: those of queue pairs, which the device chooses,
-/// and those of our own calls.
+/// and those that this end assigns, such as XIDs of its own calls.
 ///
 /// A multiplication spreads them; a hash that resists an adversary would take longer than the rest
 /// of the lookup.

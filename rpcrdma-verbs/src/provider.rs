@@ -10,7 +10,11 @@
 //!
 //! Memory is passed by address, as in verbs, so posting is `unsafe`: the caller promises that the
 //! memory stays valid and unused until the completion. The module `queue` keeps this promise with
-//! owned buffers. It is the only module that posts.
+//! owned buffers. Outside of the providers, only `queue` and cases of `conformance::threads` post.
+//!
+//! `software`, `iwarp` and `ibverbs` implement the traits, and `any` selects one of them at run
+//! time. `conformance` runs the same cases on each provider: a contract of a trait changes in all
+//! providers and in the cases at once.
 //!
 //! ```
 //! use rpcrdma_verbs::provider::any::AnyDevice;
@@ -370,7 +374,7 @@ pub trait Window {
 
 /// A completion queue.
 pub trait CompletionQueue {
-    /// Takes at most `most` completions, and returns their number.
+    /// Appends at most `most` completions to `completions`, and returns their number.
     ///
     /// # Errors
     /// Fails if the queue has overrun.

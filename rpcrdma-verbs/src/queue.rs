@@ -1,5 +1,13 @@
 //! Queue pairs that own the buffers of posted requests until their completions. This is the only
 //! module that posts.
+//!
+//! A work request id has the tag of the endpoint (for `driver`, the `ConnectionId`) in its high
+//! half, then bit 31 for a receive, and a number. Requests complete in order, so a completion also
+//! completes all unsignaled requests before it. The soundness of `memory` relies on this module: a
+//! posted buffer is released only by its completion or after `QueuePair::end` has returned true,
+//! and is otherwise leaked. The caller must post all that was pushed before `swap_batch`, call
+//! `retire` until it returns `None` before the next completion, and close the endpoint if `post`
+//! fails.
 
 #![allow(
     unsafe_code,

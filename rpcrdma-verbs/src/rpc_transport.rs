@@ -1,4 +1,10 @@
 //! The transport of `oncrpc` over RDMA: channels and servers.
+//!
+//! `LocalChannel` and `LocalServer` use a driver that their user drives, on one thread and without
+//! locks. `client` and `server` are loops on tokio that own a driver: `client` has its own queue of
+//! calls (`channel_calls`), and `server` runs a `LocalServer` on each thread. `dispatcher` runs
+//! handlers for servers and for clients with services; `callers` begins backward calls. `message`
+//! and `failure` convert the messages and errors of `oncrpc` and of the driver.
 
 mod admission;
 mod callers;

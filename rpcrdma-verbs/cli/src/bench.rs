@@ -1,5 +1,9 @@
 //! `rpcrdma bench`: calls between clients and a server. Both ends of a connection are on one
 //! thread, or the server is on another thread or host.
+//!
+//! `check` rejects options that contradict each other, so the child modules rely on sizes and
+//! numbers of at least 1. On one thread, samples of calls and of the reference alternate, so that
+//! noise affects both. `report` prints the results.
 
 mod clients;
 #[cfg(feature = "tokio")]

@@ -1,4 +1,9 @@
 //! The service of this command: an echo, and blocks of memory to read and write.
+//!
+//! `spec/block.x` defines the programs, and `spec/xdrgen.toml` their idempotent procedures. Each
+//! block has the bytes that `byte` returns, which `demo` compares with the results. READ takes
+//! block numbers modulo the number of blocks, since `bench` counts up. A service and its clones
+//! stay on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

@@ -1,5 +1,11 @@
 //! Captures: `rpcrdma decode --pcap` finds the RPC-over-RDMA messages of RoCEv2 and iWARP in them,
 //! and `rpcrdma demo --pcap` writes messages to them.
+//!
+//! A frame passes through `file`, `packet`, then `roce` or `tcp` and `iwarp`, and `report`. This
+//! module owns the connections: it decides which flows belong together, and which end is the
+//! client. A capture is untrusted and may begin anywhere: every parser must have limits and must
+//! not panic, and `MAX_FLOWS` limits the connections. A flow is announced at its first message, so
+//! other protocols are not reported.
 
 mod file;
 mod iwarp;

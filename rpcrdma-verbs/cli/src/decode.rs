@@ -1,4 +1,8 @@
-//! `rpcrdma decode`.
+//! `rpcrdma decode`: prints the header of one message, or passes a capture to `capture`.
+//!
+//! This module reads the input, and `rpcrdma_verbs::dump` formats it. Input that is no header is an
+//! error. A message does not tell whether its connection uses properties or characteristics, so the
+//! option `--characteristics` does.
 
 use std::error::Error;
 use std::io::Read;

@@ -1,4 +1,9 @@
 //! `rpcrdma demo`: runs every feature once, and shows its messages.
+//!
+//! A scene has its own connection (`test_pair`), the settings of both ends, and a function that
+//! returns an error if a result is wrong. A failed scene does not end the others, and makes the
+//! exit status 1. Scenes of rtrext-02 are in `groups`. Each scene is one connection of the capture
+//! that `capture::write` writes.
 
 mod broken;
 mod groups;

@@ -1,4 +1,9 @@
 //! The device of client and server: the embedded fabric, iWARP over TCP, or a device of this host.
+//!
+//! `Options` selects a device by `--device` or else by [`Locality`], and a [`DeviceSource`] opens
+//! it. Each subcommand opens devices here, since traffic class, CRCs and trust are set at the open.
+//! Both ends on the embedded fabric must come from one `DeviceSource` or its clones: another one
+//! has another fabric.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

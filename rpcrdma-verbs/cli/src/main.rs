@@ -1,4 +1,8 @@
 //! The command `rpcrdma`.
+//!
+//! Each subcommand has a module with `Options`, whose comments are the help and the manual pages.
+//! This module decides the exit status: 0 after success, 1 if `run` returns false, and that of
+//! `output::failed` after an error. A subcommand that serves needs a log level in `default_level`.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 

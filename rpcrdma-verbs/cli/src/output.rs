@@ -1,4 +1,8 @@
 //! Standard output, which may be a closed pipe or on a full disk, and the exit status.
+//!
+//! Subcommands print by `outln`, `print_event` or a writer, and not by `println`, which panics on a
+//! closed pipe. An [`OutputError`] or [`UsageError`] must reach `failed` as this type: as text, it
+//! loses its exit status (0 for a closed pipe, 2 for wrong arguments).
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,8 @@
 //! `rpcrdma ping`: makes successive calls to a remote server.
+//!
+//! One call is in flight at a time, on the thread that drives the device. A signal sets a flag that
+//! is checked every `GLANCE`, and ends the command with its summary. `stats` prints all events, and
+//! decides on success. The driver reconnects and retransmits.
 
 mod stats;
 

@@ -1,4 +1,9 @@
 //! `rpcrdma serve`: a server for `rpcrdma ping` and `rpcrdma bench --connect`.
+//!
+//! One thread drives the device, serves `block`, and drains after a signal or `--duration`. The
+//! metrics start before the server listens, and the flag of the signals exists before the line
+//! `serving` is printed: programs wait for this line before they send signals. Other subcommands
+//! also use `PORT`, `GRACE` and `shutdown_flag`.
 
 use std::error::Error;
 use std::io;

@@ -1,4 +1,8 @@
-//! A client and a server in this process.
+//! A client and a server in this process, on one thread, for the scenes of `demo`.
+//!
+//! No thread drives the ends: a scene waits by `until` or `end`, which turn both ends and give up
+//! after 20 seconds. `draw` must be called before the first turn, or messages are missing in the
+//! log and in captures. `bench` also uses the extension that `rtr` returns.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

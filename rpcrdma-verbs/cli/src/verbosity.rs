@@ -1,4 +1,7 @@
-//! Logs of the libraries, on standard error.
+//! Logs of the libraries, on standard error: standard output has only the results of the command.
+//!
+//! `-v` takes precedence over RUST_LOG, and RUST_LOG over the level of the subcommand
+//! (`Action::default_level` in `main`). `main` calls `start` once, before the subcommand runs.
 
 use std::io;
 

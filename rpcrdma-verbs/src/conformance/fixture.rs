@@ -1,4 +1,9 @@
-//! Two connected ends for the cases.
+//! Two connected ends for the cases. `TestEnd` posts by `queue::Endpoint`, as a driver does, so
+//! that the cases also test it. `until` limits every wait.
+//!
+//! `TestEnd::complete` panics if a completion belongs to nothing that is posted: so each case tests
+//! that a provider reports each request once. Fields are dropped in the order of their declaration:
+//! the queue pair before the memory that it uses.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

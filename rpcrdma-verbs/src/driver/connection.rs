@@ -1,5 +1,13 @@
 //! A session with its queue pair: actions of the engine become work requests, and completions go to
 //! the engine.
+//!
+//! The engine decides credits, order and transfer methods; the modules below own the buffers.
+//! `drive` takes events before actions, because an event may refer to a slot that a new call then
+//! uses. All actions are performed before the next message is taken, as
+//! `rpcrdma_proto::connection::Action` requires, and all requests are posted as one batch. A
+//! failure sets `pending_action`, which `driver::turn` performs after `drive`; no other action may
+//! replace a pending `Close`. `lost` ends the queue pair before it ends the exposures, and informs
+//! the session last.
 
 mod ending;
 mod exposing;

@@ -1,4 +1,7 @@
-//! What each metric of a driver is, for the recorder.
+//! Describes each metric of a driver to the recorder: its name, unit and text.
+//!
+//! The names must be those of `driver::publish`, which sets the values, and of `docs/metrics.md`.
+//! No other code depends on the texts.
 
 use metrics::{Unit, describe_counter, describe_gauge};
 

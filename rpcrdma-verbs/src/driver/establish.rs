@@ -1,4 +1,9 @@
 //! How connections are established, and how their ends are handled.
+//!
+//! Each `Action::Connect` must be answered by `connected` or `lost`; the session decides when to
+//! retry. `attach` enters the queue pair in `by_qpn`, by which events and shared receives find the
+//! connection. Receives are posted before `accept_request` accepts, since the peer may send at
+//! once. `driver::turn` calls `release_ended` after the completions that precede the end.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,8 @@
 //! The events and parameters that a connection and its consumer exchange.
+//!
+//! These types are data: `driver::connection` creates events, and the consumer creates parameters.
+//! The items of a `Payload` must be in the order of their positions, which count from the beginning
+//! of the message with all items in place: `flattened` and `rpc_transport::message` rely on both.
 
 use std::fmt;
 use std::ops::{Add, Range};

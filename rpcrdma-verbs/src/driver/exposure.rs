@@ -1,4 +1,9 @@
 //! Memory that a peer may access, by a window or by a registration.
+//!
+//! This module keeps one rule: a key becomes invalid before the reference to its memory is dropped,
+//! or else the memory is leaked. `WindowBinding::release_window` does not check the rule, and
+//! relies on its caller, `driver::connection::exposing`, to await the invalidation. The engine
+//! decides when.
 
 use crate::memory::{PostedBuf, Registration};
 use crate::provider::{Access, Device, Result, Window as _};

@@ -4,7 +4,8 @@
 //! request fails: a call would wait for ever, and a server would keep the state of a dead client.
 //! So the driver probes connections that have been idle for a while. The peer's device answers a
 //! probe without its software; over iWARP on TCP, its driver does. An RPC does no work for
-//! keep-alive.
+//! keep-alive. This module decides when each connection is checked; `driver::connection::liveness`
+//! checks one connection.
 
 use std::time::Duration;
 

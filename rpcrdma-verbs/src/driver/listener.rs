@@ -1,4 +1,9 @@
 //! The listeners of a driver, and the connections that they accept.
+//!
+//! This module queues the requests to connect of each listener. The server decides about each
+//! request, by `accept` or `reject`; a dropped request is rejected. A listener is never removed,
+//! because `ListenerHandle` and `Origin::Listener` contain its index. A listener of `listen_behind`
+//! receives only requests that are handed over, as `rpc_transport::placement` does.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,8 +15,8 @@ use tracing::info;
 use super::{ConnectionId, Driver, DriverError};
 use crate::provider::{ConnectionManager, Device, MAX_PRIVATE_DATA};
 
-/// The maximum number of requests to connect that wait for a decision, which is that of a driver's
-/// connections. Further requests are rejected.
+/// The maximum number of requests to connect that wait for a decision at one listener. Further
+/// requests are rejected.
 const MAX_REQUESTS: usize = 1 << 16;
 
 /// A listener. The connections that it accepts have its settings, and belong to its server.
@@ -145,7 +150,9 @@ impl<D: Device> Driver<D> {
         listener.map_or(0, |listener| listener.requests.len())
     }
 
-    /// Stops listening. Established connections remain.
+    /// Stops listening, and rejects the waiting requests. Established connections remain. This has
+    /// no effect on a listener of [`listen_behind`](Self::listen_behind), whose requests continue
+    /// to wait.
     pub fn unlisten(&mut self, by: ListenerHandle) {
         if let Some(listener) = self
             .listeners

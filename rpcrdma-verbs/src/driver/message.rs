@@ -1,4 +1,9 @@
 //! An RPC message: bytes of XDR, and items in buffers of their own.
+//!
+//! A position counts bytes from the beginning of the message with all items and padding in place.
+//! The head contains neither, so a range must be copied by `Message::copy`. Items must be in order
+//! and begin at multiples of four bytes (XDR), which `Message::push` checks: the engine plans
+//! chunks from the positions, and decides which items are reduced.
 
 use std::ops::Range;
 

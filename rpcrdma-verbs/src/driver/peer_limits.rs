@@ -1,5 +1,9 @@
-//! Limits of what the transfers of one peer may have: of the registered memory that all peers
-//! share, and of time.
+//! Limits of the transfers of one peer: of their share of the registered memory, and of their time.
+//!
+//! `rpc_transport::admission` implements the limits, `rpc_transport::connections` sets them for
+//! each accepted connection, and `driver::connection::transfers` applies them. Each successful
+//! `PeerLimits::hold` must be followed by one `release`, as `HeldMemory` does. `hold_reply` must
+//! precede the allocation of the memory for a reply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +17,8 @@ use crate::provider::Device;
 /// Counts the memory of a peer's calls, over all of its connections, and limits the time of their
 /// transfers.
 pub(crate) trait PeerLimits: fmt::Debug + Send + Sync {
-    /// Counts bytes. Returns false, and counts nothing, if the peer would have too many.
+    /// Counts bytes. Returns false, and counts nothing, if memory is scarce (more than half of the
+    /// budget is used) and the peer would have too many.
     fn hold(&self, bytes: usize, is_scarce: bool) -> bool;
 
     /// Gives back bytes that were counted.

@@ -1,4 +1,7 @@
 //! Publishes the metrics of a driver, when its user asks for it.
+//!
+//! Each name must also be in `driver::describe` and in `docs/metrics.md`. The counters are absolute
+//! and must never decrease, so they include closed connections.
 
 use metrics::{counter, gauge};
 

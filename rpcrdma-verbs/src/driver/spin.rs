@@ -1,4 +1,9 @@
 //! Looking for work for a short time before a sleep.
+//!
+//! A loop calls `goes_on` after each turn without work, `found` after a turn with work, and `slept`
+//! after a sleep, as `Driver::wait` and the loops of `rpc_transport` do. `slept` ends the idle
+//! period and adapts the time to its length: without `slept`, the loop does not poll again until
+//! `found`.
 
 use std::thread::{available_parallelism, yield_now};
 use std::time::{Duration, Instant};
@@ -23,9 +28,9 @@ pub(crate) struct Spin {
 pub(crate) const DEFAULT_SPIN: Duration = Duration::from_micros(50);
 /// The interval at which the driver yields to other threads.
 const YIELD_EVERY: Duration = Duration::from_micros(5);
-/// If letting them run takes longer, there are some.
+/// The duration of a yield above which other threads want the core.
 const ALONE: Duration = Duration::from_micros(20);
-/// The duration of a yield that shows that other threads want the core.
+/// How long the driver does not poll after a yield has taken longer than `ALONE`.
 const HOLD_OFF: Duration = Duration::from_millis(10);
 
 impl Spin {

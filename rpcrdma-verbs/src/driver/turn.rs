@@ -1,4 +1,13 @@
 //! The turn of a driver: completions, timers, actions and sleep.
+//!
+//! A turn takes connection events and completions, releases ended queue pairs, refills shared
+//! receives, and drives the sessions that are listed in `dirty`. Completions precede the release of
+//! a queue pair, so that messages that arrived before its end are received. Any input to a session
+//! must be followed by `touch`, or the session is not driven. `next_deadline` must not be later
+//! than the deadline of any session, transfer or alarm: until then `drive` reads only the coarse
+//! clock. `arm` must be followed by a turn before a sleep, as `sleep` and the loops of
+//! `rpc_transport` do: no descriptor reports an earlier completion. Events of `flush` and alarms
+//! must set `has_flushed_events`, or `wait` sleeps over them.
 
 use std::time::{Duration, Instant};
 

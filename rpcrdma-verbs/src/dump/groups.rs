@@ -1,4 +1,7 @@
 //! Messages in several transmissions (rtrext-02) as text.
+//!
+//! The wording is output of the command `rpcrdma`, as that of `dump`. An operation of `name`
+//! without an arm in `show`, or one that cannot be decoded, is displayed by its name only.
 
 use std::fmt;
 

@@ -1,5 +1,10 @@
-//! Blocks of registered memory, and their ranges. All accesses to the memory of buffers are in this
-//! module.
+//! Blocks of registered memory, their ranges, and the budget. All accesses to the memory of buffers
+//! are in this module.
+//!
+//! A block has a share of its budget while it is registered. A block whose device refuses to end
+//! the registration is leaked with its share. Ranges must not overlap: `memory::pool` divides
+//! blocks and decides when they are freed. `trim_all` must not hold the lock of the list of pools
+//! while it trims, since a pool that ends takes the lock.
 
 #![allow(
     unsafe_code,

@@ -1,4 +1,8 @@
-//! Free buffers of a driver's own.
+//! Free buffers of a driver's own, which the receives of its connections take.
+//!
+//! The budget and the pool count a cached buffer as used, so the cache is small and has one size. A
+//! size serves all requests for more than a quarter of it, because the small size classes of
+//! `memory::pool` grow by factors of four.
 
 use arrayvec::ArrayVec;
 

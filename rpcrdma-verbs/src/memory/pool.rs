@@ -1,4 +1,10 @@
 //! Pools of registered buffers, by size class.
+//!
+//! This module owns the size classes, the references to slots, and the policy for idle blocks;
+//! `memory::slabs` chooses blocks, and `memory::returns` takes slots back from any thread. A slot
+//! never has weak references, since `is_unique` proves that no device and no thread uses the
+//! memory. The last reference must be dropped as a `SlotRef`: the drop of a plain `Arc` loses the
+//! slot. The lock of a pool is not held while a block is freed, because the device may take long.
 
 #![allow(unsafe_code, reason = "places of one block are handed out apart")]
 
@@ -294,7 +300,8 @@ impl PoolState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot that is free: the one that was dropped last, if there is one.
+    /// Takes a free slot of a class, after taking back the slots that were dropped. Returns `None`
+    /// if all blocks of the class are full.
     #[inline]
     fn take(&self, class: usize) -> Option<Arc<PoolSlot>> {
         if self.returns.has_some() {

@@ -1,4 +1,8 @@
 //! Registrations of parts of buffers, with their own rights and keys.
+//!
+//! `driver::exposure` registers memory of calls that the peer accesses, and `queue::sinks` the
+//! sinks of RDMA Reads. The callers decide the rights and the duration; this module guarantees that
+//! the memory outlives the registration.
 
 #![allow(
     unsafe_code,

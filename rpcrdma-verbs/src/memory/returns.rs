@@ -1,4 +1,9 @@
 //! Values that return to their owner, from any thread.
+//!
+//! `memory::pool` returns its slots by this stack. A value that is added must have no other
+//! reference, and `add` must not use the stack after its exchange, since the value may have kept
+//! the stack alive. Values are only taken all at once: to take one by one would allow a value to be
+//! added again meanwhile (ABA).
 
 #![allow(
     unsafe_code,

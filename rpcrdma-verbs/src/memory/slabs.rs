@@ -1,5 +1,10 @@
 //! Which blocks of a pool are free, used in part or full, by classes of size. Nothing here knows of
 //! memory.
+//!
+//! A slot must be put back once, under the number of its block. `take_free` removes only a block
+//! with all of its slots, so a leaked slot keeps its block for ever. `take` uses the last free
+//! block of a class first, on which `unlist` relies. `memory::pool` decides when blocks are added
+//! or removed.
 
 use std::collections::VecDeque;
 use std::ops::Range;

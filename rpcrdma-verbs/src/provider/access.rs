@@ -1,4 +1,9 @@
-//! Access rights of memory.
+//! Access rights of memory: those of a region at its registration, and those of a window at its
+//! bind.
+//!
+//! As verbs do, providers reject a region or a window with `remote_write` if the region lacks
+//! `local_write`. The constants comply. The sink of an RDMA Read needs `remote_write`, too, if
+//! `Capabilities::read_sink_needs_remote_write` says so.
 
 /// Access rights of memory. The source of a Send or Write needs none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]

@@ -1,7 +1,9 @@
 //! A device of a provider that is selected at run time.
 //!
 //! [`AnyDevice`] is one type for the devices of all providers, so that a program need not be
-//! generic over the device.
+//! generic over the device. Each verb is passed to the provider unchanged. A verb that combines
+//! objects of two providers fails with `Cause::OtherProvider`. The name of a device selects its
+//! provider in [`AnyDevice::open`]; `route` selects a device by the address of the peer.
 //!
 //! ```
 //! use rpcrdma_verbs::provider::any::AnyDevice;

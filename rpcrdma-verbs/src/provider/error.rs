@@ -1,4 +1,7 @@
-//! The errors of verbs.
+//! The errors of verbs. The failure of a posted request is no error of a verb: its completion has a
+//! `Status`. `conformance` compares causes, so that all providers use the same one for the same
+//! mistake. `Hinted` is made by `ibverbs::hint` alone; callers get the error of the system by
+//! `source`.
 
 use std::fmt;
 use std::io;

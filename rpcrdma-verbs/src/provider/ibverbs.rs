@@ -24,6 +24,9 @@
 //!   after the answer. Linux does not let it end before, so that dropping the connection manager
 //!   meanwhile takes up to 10 seconds.
 //!
+//! `device_state` has the shared state and the order of locks, `queue_pair`, `outstanding` and
+//! `completion_queue` have the requests, `tables` has the windows, and `sys` has all foreign calls.
+//!
 //! ```no_run
 //! use rpcrdma_verbs::provider::Device;
 //! use rpcrdma_verbs::provider::ibverbs::IbvDevice;

@@ -18,6 +18,9 @@
 //! window then blocks the peer and everything else on this connection, for at most
 //! [`IwarpConfig::receive_timeout`].
 //!
+//! `manager` has the setup of connections, `queue_pair` their data, `completion` the progress and
+//! the order of locks, and [`rpcrdma_iwarp`] the protocol.
+//!
 //! Two ends over the loopback interface:
 //!
 //! ```

@@ -8,6 +8,11 @@
 //! thread that posts a request executes it, unless [`Faults`] delay it, or the fabric has a
 //! [delay](Fabric::with_delay).
 //!
+//! A thread locks at most one connection (`QpPair`), and locks it first: shared receive queues,
+//! tables of keys, completion queues, event queues and the schedule of `latency` come after it. The
+//! lock of the faults is the last. Code that executes work of connections (`Fabric::progress`, a
+//! post of shared receives) is called without any of these locks.
+//!
 //! ```
 //! use std::time::Duration;
 //! use oncrpc::Router;

@@ -1,4 +1,8 @@
 //! The requests that are posted next.
+//!
+//! The indices of `slices` are valid until the post, which clears all lists. `InlineData` must not
+//! reallocate between `commit` and the post, since the requests contain its address; `expose` must
+//! precede the post.
 
 use crate::provider::{Receive, Sge, WorkRequest};
 

@@ -1,4 +1,8 @@
 //! Receive buffers, and those that are posted.
+//!
+//! The number of a receive is its index here and the low bits of its work request id. `take` must
+//! be called only after the completion of the receive or after a failed post: until then the device
+//! may write the buffer. `queue` and `queue::shared` post the entries that `insert` appends.
 
 use arrayvec::ArrayVec;
 

@@ -1,4 +1,8 @@
 //! Receive queues that several queue pairs share.
+//!
+//! The ids of shared receives have the tag `SHARED_TAG`, which the driver gives to no connection
+//! (`Driver::insert` leaves out the last index). The queue pair number of a completion identifies
+//! its connection. `driver::receive_pool` decides how many receives are posted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

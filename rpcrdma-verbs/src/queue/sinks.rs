@@ -1,4 +1,8 @@
 //! Sinks of RDMA Reads whose keys the peer learns.
+//!
+//! `queue` registers a sink before its Read is posted, and ends it before the completion is
+//! reported: the consumer must not get memory that the peer can still write. Registrations are in
+//! the order of their requests. Devices whose Reads reveal no key have no `ReadSinks`.
 
 use super::BufRange;
 use crate::fifo::Fifo;

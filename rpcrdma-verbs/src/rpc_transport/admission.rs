@@ -1,4 +1,9 @@
 //! Admission: which peers may connect to a server, and which calls wait for its limits.
+//!
+//! `oncrpc::ServerControl` owns the limits; this module applies them to connections and calls over
+//! RDMA. `LocalServer` must poll `Permit::next` while calls wait, in order. A permit of a waiting
+//! handler (`Place`) must be returned before `trim`. Without the feature `tokio` there are no
+//! limits, and both versions of `Permit` and `CallLimits` must have the same functions.
 
 use std::future::Future;
 use std::net::SocketAddr;

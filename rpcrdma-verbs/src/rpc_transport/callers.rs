@@ -1,4 +1,9 @@
 //! Backward calls (RFC 8167) from a server to its clients, over their connections.
+//!
+//! No backward call begins before a handler has taken the caller (`check`). `LocalServer` must pass
+//! the end of each backward call to `ended` and of each connection to `closed`, and must call
+//! `poll` after the handlers, which make callers ready. A call belongs to `ChannelCalls` (channels
+//! for any thread) or to a `LocalCaller` (`LocalChannel`); a call of neither was cancelled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};

@@ -1,4 +1,9 @@
-//! The calls of a channel over one connection: queued and in flight.
+//! The calls of a channel over one connection, for `client` and `callers`: queued and in flight.
+//!
+//! Queued calls begin in the order of their ids, and expire here; the session expires calls in
+//! flight. `waiting` and `deadlines` change together, as do `in_flight` and `xids`. The buffers of
+//! each ended call must be taken from the driver, also of a cancelled call. `BeginOptions::sends`
+//! and `set_sent` decide whether a call that fails without a reply counts as not executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

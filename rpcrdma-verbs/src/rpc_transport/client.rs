@@ -1,4 +1,10 @@
 //! The client: a channel, and the future that drives its connection.
+//!
+//! The `Runner` joins the driver, the channel's events, the calls (`channel_calls`), the time
+//! without a connection (`outage`) and the lookup of names (`resolver`). Before it sleeps, it arms
+//! the driver and turns once more. Each source of work must be awaited in the `select!`, wake the
+//! driver, or be in `timeout`. If the runner fails or is dropped, all calls of the channel must
+//! end.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

@@ -1,4 +1,9 @@
-//! The connections to a server.
+//! The connections that a server's listener has accepted, from admission to end.
+//!
+//! `rpc_transport::admission` decides about peers; this module decides how many requests are
+//! handled in a turn, and when a connection drains. `take_events` and `disconnect` pass `Closed` as
+//! the last event of a connection, after the failures of its backward calls: `LocalServer` and
+//! `callers` rely on this order. The index of a connection is reused, so `client` compares the id.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -64,7 +69,7 @@ impl Connections {
     }
 
     /// Takes the events since the driver's last turn. The last event of a connection is `Closed`,
-    /// after which the driver has removed it.
+    /// after which its state in the driver is freed.
     pub(super) fn take_events<D: Device>(
         &mut self,
         driver: &mut Driver<D>,

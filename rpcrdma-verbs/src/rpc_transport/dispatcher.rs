@@ -1,5 +1,10 @@
 //! The dispatch of a peer's calls, from arrival to reply, for servers and for clients with
 //! services.
+//!
+//! Each call must be answered by `reply` or `reject`, unless its connection is closed. `hold_reply`
+//! must count the memory of a reply before it is taken. The future of a handler serves successive
+//! calls, so `finish` must precede its next call. The readiness of a caller must be recorded before
+//! the reply is sent. `poll` must be called again when its context is woken.
 
 use std::cell::RefCell;
 use std::convert::Infallible;

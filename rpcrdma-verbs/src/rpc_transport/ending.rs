@@ -1,4 +1,8 @@
 //! The end of a server on threads of its own.
+//!
+//! The states are ordered, and the loop of `rpc_transport::server` moves only to a greater state.
+//! When the handle is dropped, threads drain but do not shut down: the future of the shutdown must
+//! then stay pending. `server_builder` also ends its servers over TCP by an `Ending`.
 
 use std::future::{Future, pending};
 use std::pin::Pin;

@@ -1,4 +1,9 @@
 //! A client without a runner: calls on a driver that its user drives.
+//!
+//! A forward channel takes the events of its connection from the driver. A backward channel is that
+//! of `LocalServer::caller`: the server takes the events, and `callers` queues them. Clones share
+//! their events and the state of the connection. There is no queue of calls: a call that exceeds
+//! the limits fails. The session decides about deadlines and retransmission.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -1,4 +1,9 @@
 //! The events of a channel that its user drives.
+//!
+//! `local_channel` and `callers` convert the end of a call by `completed`, which must be called
+//! once for each end: it takes the buffers of the call from the driver. The timeout of
+//! `DeadlineExceeded` is zero until `LocalChannel::read` sets it. Each span that is added must be
+//! attached or cleared.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,4 +1,9 @@
 //! A server on a driver that its user drives.
+//!
+//! `LocalServer` passes each event to its owner: `connections` (peers), `admission` (limits),
+//! `dispatcher` (handlers) or `callers` (backward calls). `poll` must call `callers` last, since
+//! handlers make callers ready. A call of a closed connection must not begin. `serve` flushes the
+//! replies; after `poll`, as in `rpc_transport::server`, the next turn sends them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -193,7 +198,7 @@ impl<P: LocalPrograms> LocalServer<P> {
     }
 
     /// Returns how long the server's loop may sleep: until the earliest deadline of a queued
-    /// backward call.
+    /// backward call, or the next timer of the driver.
     #[cfg(feature = "tokio")]
     pub(super) fn timeout<D: Device>(&self, driver: &Driver<D>) -> Option<Duration> {
         let now = driver.now();

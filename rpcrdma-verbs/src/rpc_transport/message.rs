@@ -1,4 +1,9 @@
 //! Converts messages of `oncrpc` to messages of a driver, and back.
+//!
+//! A position of an item counts bytes of the body with all items in place. `register_items` must
+//! precede `write`, with the same body: the items have its positions, and `write` takes them.
+//! Result buffers must be in the order of `ReplyLimits`, which is that of the reply's items
+//! (`Matching::InOrder`).
 
 use std::fmt;
 

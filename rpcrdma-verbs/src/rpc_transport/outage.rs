@@ -1,4 +1,9 @@
 //! The time without a connection.
+//!
+//! `rpc_transport::client` calls `failed` after each closed connection or failed attempt, `end`
+//! when a connection is established, and `due` in each turn without a connection. `due` must see
+//! each turn, since the outage begins when there is a call, and is reset when there is none. The
+//! session decides when to connect again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,9 @@
 //! The placement of connections on the threads of a server.
+//!
+//! `oncrpc::ConnectionPlacer` chooses a thread, and `ServerControl::select_queue` limits the
+//! requests that wait there. The acceptor counts the connections of a thread as placed less ended,
+//! so the thread must `hand_over` each request that it takes, and `tell` how many are left. `close`
+//! ends the thread's part: the acceptor then places requests on other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,9 @@
 //! The addresses of a server with a name.
+//!
+//! The session decides when to connect; this module decides to which address. Each attempt gets the
+//! next address of the last lookup. The name is looked up again when all were tried, or after
+//! `forget_addresses`, which the channels call for each established connection. A lookup must be
+//! polled: its end wakes the context of the last poll.
 
 use std::collections::VecDeque;
 use std::fmt;

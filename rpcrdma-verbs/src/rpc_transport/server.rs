@@ -1,4 +1,9 @@
 //! A server: a router on one thread, or on several.
+//!
+//! A `Core` is the loop of one thread around a `LocalServer`. Only the first `Core` listens, and
+//! has the acceptor. Threads share the budget, the control and the state (`ending`). Each turn must
+//! `tell` the acceptor the number of connections, by which `placement` chooses threads. Each source
+//! of work must be awaited in the `select!`, wake the driver, or be in `timeout`.
 
 use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;

@@ -1,4 +1,9 @@
 //! One server at several addresses: over RDMA and over TCP.
+//!
+//! The settings are read at `start`, so their order does not matter. All addresses must share one
+//! control and one reply cache, or a client gets the limits once per address, and a call that is
+//! retransmitted to another address may be executed twice. `rpc_transport::server` and
+//! `oncrpc::tcp` serve the addresses.
 
 use std::fmt;
 use std::future::Future;

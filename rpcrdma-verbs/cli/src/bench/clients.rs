@@ -1,4 +1,9 @@
 //! Clients, and their server if it is in this process.
+//!
+//! `round` begins calls up to the depth of each client, and turns both ends in the order of a call
+//! and its reply: the measured path allocates and checks as little as it can. `measure` counts each
+//! call until its reply. A lost connection ends the measurement. `server` also creates the servers
+//! of `server_thread`.
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;

@@ -1,4 +1,7 @@
 //! The report, as text or as JSON.
+//!
+//! The fields of the JSON object are for programs: `benches/plots.py` reads them, also from results
+//! of earlier versions. Counts of costs and registered bytes are those of the first thread.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,8 @@
 //! Reads capture files, pcap and pcapng, as frames.
+//!
+//! A file that becomes damaged still yields the frames before: `read` returns the damage for the
+//! summary, and fails only if the file is no capture or cannot be read. The memory for a block is
+//! limited by `MAX_ROOM`. `packet` parses the frames.
 
 use std::error::Error;
 use std::io::Read;

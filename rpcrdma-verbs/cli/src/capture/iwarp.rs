@@ -1,6 +1,9 @@
 //! iWARP: the setup and FPDUs of MPA, the segments of DDP, and the Sends in them.
 //!
-//! Source: RFC 5044, sections 4 and 7.1; RFC 5041, section 4; RFC 5040, section 4.3.
+//! Source: RFC 5044, sections 4 and 7.1; RFC 5041, section 4; RFC 5040, section 4.3. `tcp` orders
+//! the bytes. After a gap, an FPDU may begin at any later segment, so bytes count as FPDUs only
+//! once a plausible header and the CRC confirm a guess (`sure`). Markers are found by `position`,
+//! which must count every byte after the setup, lost ones too.
 
 use rpcrdma_iwarp::{MpaInitiator, MpaOptions, MpaResponder, RdmapOpcode};
 

@@ -1,4 +1,9 @@
 //! An RPC-over-RDMA message of a capture, as text and as JSON.
+//!
+//! `rpcrdma_proto` parses the header, and `rpcrdma_verbs::dump` makes the text. `parse` decides
+//! whether a Send is a message: until one was seen on the connection, its version must be known, so
+//! that Sends of other protocols are not reported. The JSON fields are for programs:
+//! `tests/wireshark.rs` compares them with Wireshark.
 
 use rpcrdma_proto::chunk::{ChunkError, ChunkLimits, Segment, WriteChunk};
 use rpcrdma_proto::connection::Properties;

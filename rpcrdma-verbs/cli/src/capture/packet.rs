@@ -1,4 +1,8 @@
 //! Parses frames as UDP and TCP packets.
+//!
+//! `payload` may be shorter than `length`, because a capture can cut frames: `roce` and `tcp`
+//! report the difference as a loss. Padding of a frame is removed by the length in the IP header.
+//! Parsers of other modules use [`Bytes`], which never reads beyond its end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,8 @@
 //! Prints the connections, messages and losses of a capture, in the order of the capture.
+//!
+//! The events and fields of the JSON are for programs: `tests/wireshark.rs` reads them. `frame`
+//! must be called before the events of a frame, since it sets their time. The stored calls name the
+//! procedures of replies, and `capture` finds by `has_call` which connection a reply belongs to.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +17,7 @@ use super::packet;
 use super::rpc::{RpcCall, RpcHeader};
 use crate::output::OutputError;
 
-/// The maximum calls of a connection that are stored, to name the procedures of their replies.
+/// The maximum calls of all connections that are stored, to name the procedures of their replies.
 const MAX_CALLS: usize = 1 << 16;
 
 /// The sending end of a connection.

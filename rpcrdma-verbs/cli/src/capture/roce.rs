@@ -2,6 +2,9 @@
 //!
 //! Source: InfiniBand Architecture Specification, volume 1, section 9.2 (the base transport
 //! header), 9.4 (opcodes), 9.7 (reliable connections) and 12.6 (messages of connection managers).
+//! [`Requests`] follows the sequence numbers to one queue pair: an RDMA Read uses one for each
+//! packet of its response, of which the capture does not tell the MTU. `capture` assigns queue
+//! pairs to connections.
 
 use super::packet::Bytes;
 

@@ -1,4 +1,9 @@
 //! Reassembles TCP streams from segments.
+//!
+//! Each byte of a stream is in exactly one [`StreamPart`], delivered or missing, because `iwarp`
+//! finds markers by their position. A missing segment is given up when the peer acknowledges it, or
+//! when too much waits: memory stays bounded. Parts of bytes begin at segment boundaries, where
+//! `iwarp` looks for an FPDU after a gap.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
 //! Writes messages as a capture: one connection for each scene of `rpcrdma demo`.
 //!
 //! The frames are constructed here, so that no device and no privilege is needed. They contain only
-//! the messages: there are no acknowledgements, and no RDMA Reads and Writes.
+//! the messages: there are no acknowledgements, and no RDMA Reads and Writes. Wireshark and
+//! `capture` must both accept the frames, so lengths, ICRCs, CRCs and the messages of connection
+//! managers are valid.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

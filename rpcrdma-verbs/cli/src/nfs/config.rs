@@ -1,4 +1,8 @@
 //! The configuration file of `rpcrdma nfs serve`: exports and limits, which SIGHUP reloads.
+//!
+//! A file is either valid as a whole or rejected: unknown names are errors. `deploy/nfs.toml` shows
+//! every limit, so a new one is added there, too. `served_dirs` relies on `check_dirs`: a directory
+//! has one path. `serve` opens the directories, and `ExportTable` applies the exports.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,4 +1,9 @@
 //! `rpcrdma nfs cp`: copies a file from or to a server.
+//!
+//! The source is opened and read before a target on this host is created, so that a wrong source
+//! changes nothing. A new file keeps write permission for its owner until it is complete, because a
+//! server without privileges needs it. `Client::write_all` puts each window on stable storage
+//! before the next one is read.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};

@@ -1,4 +1,9 @@
 //! `rpcrdma nfs bench`: measures operations per second and latencies of each operation.
+//!
+//! The operations run in the order of `Operation::ALL`: WRITE comes before READ, and `remove`
+//! removes what `create` created. All workers must have ended before the temporary directory
+//! (`scratch`) is removed, or a call in flight creates a file in it again. Signals are caught from
+//! before this directory exists.
 
 use std::error::Error;
 use std::future::Future;

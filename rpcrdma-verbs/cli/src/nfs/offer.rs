@@ -1,4 +1,8 @@
 //! The file system that `rpcrdma nfs serve` exports, and its settings.
+//!
+//! The arguments apply to a single export. With exports in a configuration file, `has_no_settings`
+//! rejects them: an argument for an export must be added there. The path of the key file must stay
+//! the same between versions, since another key makes the handles of all clients invalid.
 
 use std::path::PathBuf;
 #[cfg(target_os = "linux")]

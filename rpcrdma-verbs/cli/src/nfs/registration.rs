@@ -1,4 +1,8 @@
 //! `--rpcbind`: registers the server's addresses with the rpcbind of this host.
+//!
+//! `of` relies on the order of `RunningServers::local_addrs`, which is that of `serve`: TCP first.
+//! Both `of` and dropping the value block the thread, also for the TCP connections that it serves.
+//! A failed registration is printed, and does not end the server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,9 @@
 //! `HOST:/PATH`: an object of an NFSv3 server, and the connection to it.
+//!
+//! `Access` has the options of all subcommands that are clients: transport, ports, user and
+//! timeout. `open` mounts the path itself, and a file by its parent if the server rejects the
+//! mount; each mount has its own connection. `explain` relies on the type of the error, so a
+//! subcommand must not convert a `ClientError` to text.
 
 use std::error::Error;
 use std::time::Duration;

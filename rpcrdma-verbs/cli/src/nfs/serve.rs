@@ -1,4 +1,10 @@
 //! `rpcrdma nfs serve`: serves exports over TCP and RDMA until a signal arrives.
+//!
+//! The order of `serve` is a contract with service managers: signals are caught first, the
+//! addresses are printed and READY=1 is sent when the server listens, and entries of rpcbind are
+//! removed before it drains. TCP is the first address of the server, on which `registration` and
+//! `announce` rely. A reload applies all settings of the file or none; it does not change addresses
+//! and devices.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,9 @@
 //! The served directories: each is opened once, even if settings change.
+//!
+//! A reload keeps the `HostFileSystem` of a directory whose key (`DirKey`) is the same, since
+//! handles without the kernel's are valid only for this value. `exports` changes nothing after an
+//! error, on which the reload of `serve` relies. The key of the handles must not be in a served
+//! directory, where clients could read it.
 
 use std::collections::HashMap;
 use std::error::Error;

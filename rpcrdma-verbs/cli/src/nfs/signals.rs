@@ -1,4 +1,8 @@
 //! The signals of the subcommands that clean up before they end.
+//!
+//! From the creation of `Signals` on, a signal does not end the process by itself, even after the
+//! value is dropped: the subcommand must wait for signals until its end. `serve` reads SIGHUP as a
+//! reload if it has a configuration file.
 
 use std::io;
 

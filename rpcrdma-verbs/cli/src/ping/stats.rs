@@ -1,4 +1,7 @@
 //! The output and the statistics of `ping`.
+//!
+//! The names of events and of JSON fields are for programs: `tests/manners.rs` checks them. `sent`
+//! counts calls that were begun, so a call that a signal interrupts is neither answered nor failed.
 
 use std::fmt;
 use std::time::Duration;

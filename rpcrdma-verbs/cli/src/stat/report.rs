@@ -1,4 +1,8 @@
-//! The report of a page of metrics.
+//! The report of a page of metrics: tables of calls, and a list of all other metrics.
+//!
+//! The names and labels of calls must be those of `oncrpc::metering`; other metrics need no change
+//! here. `exposition` parses the page. Names and labels come from a server, so control characters
+//! are replaced in text.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

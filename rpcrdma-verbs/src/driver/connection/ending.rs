@@ -1,4 +1,9 @@
 //! The ends of calls, and the buffers that they return to the consumer.
+//!
+//! `released` must be called once for each message that the session has returned for transmission:
+//! otherwise the session does not end the call, and does not drain. `end_call` must precede the
+//! event of the end, since the consumer takes the buffers when it takes the event. The session
+//! decides when a call ends; the buffers are in `driver::connection::slots`.
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{CallFailure, SendOwner, ServedCallId};

@@ -1,4 +1,9 @@
-//! Memory of our calls while the peer may access it.
+//! Memory of outgoing calls while the peer may access it.
+//!
+//! The engine decides what is exposed and when a fence ends the access. A window and its memory
+//! become free only after the invalidation has completed here or at the peer. After a flushed
+//! fence, `lost` frees the memory (`end_exposures`) when the queue pair has ended. The binds of a
+//! call precede its Send in the same queue, so their completions are not awaited.
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;

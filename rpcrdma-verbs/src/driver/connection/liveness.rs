@@ -1,4 +1,9 @@
-//! Keep-alive of one connection.
+//! Keep-alive of one connection: which activity shows that the peer is alive, and how it is probed.
+//!
+//! `driver::keepalive` calls `check_alive` once per interval, and closes the connection on
+//! `Unresponsive`. The completion of a probe must count as activity, or an idle peer counts as
+//! dead. `Connection::close` also uses `push_probe`, to wait until the peer has processed all
+//! requests.
 
 use rpcrdma_proto::connection::{ConnState, Role};
 use tracing::debug;

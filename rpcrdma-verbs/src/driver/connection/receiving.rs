@@ -1,4 +1,9 @@
 //! Received messages: their buffers, and the calls and replies in them.
+//!
+//! The session decides whether a buffer is kept. An inline message in one segment is passed on in
+//! its receive buffer; `ConnectionCounters::copied` must count each copy of other messages. A lack
+//! of memory closes the connection. A call whose reply arrived but cannot be delivered must fail
+//! with `ReplyMemory`: `rpc_transport::failure` reports only this failure as executed.
 
 use std::ops::Range;
 

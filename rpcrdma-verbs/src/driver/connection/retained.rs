@@ -1,4 +1,9 @@
 //! Receive buffers that the session has retained, and their segments.
+//!
+//! The session refers to a buffer by the id of `take_id`, and decides when the buffer is released.
+//! An id that is neither discarded nor released keeps its memory until the connection is dropped. A
+//! taken segment is missing from later copies, so `has_own_targets` must be checked before the
+//! first segment of a message is taken. The lengths of segments come from the advertised structure.
 
 use std::ops::Range;
 

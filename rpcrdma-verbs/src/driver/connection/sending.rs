@@ -1,4 +1,9 @@
 //! Sending messages, and the RDMA Writes that precede them.
+//!
+//! This module decides how each message of the engine is posted (inline, from a copy, or gathered)
+//! and which Sends are signaled. Each message must be passed to `released` once: at once if
+//! everything was copied, otherwise when its Send completes. A send queue with more than
+//! `max_in_flight` requests must contain a signaled one, for whose completion the connection waits.
 
 use std::ops::Range;
 

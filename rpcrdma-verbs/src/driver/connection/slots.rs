@@ -1,4 +1,9 @@
 //! The calls of both directions, each in the slot that the engine has given it.
+//!
+//! A lookup by slot does not compare XIDs: a slot is valid only while the engine reports its call.
+//! Only `take_buffers` and `take_results` compare the XID. The buffers of an ended call stay in its
+//! slot until they are taken, or until the next call drops them. A message moves into its slot only
+//! after the session has accepted it, because the slot may still contain a message in flight.
 
 use std::ops::Range;
 use std::time::Duration;

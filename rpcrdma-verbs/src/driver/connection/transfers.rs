@@ -1,5 +1,9 @@
-//! The transfers of the peer's calls and of their replies: the RDMA Reads of calls, and what the
-//! transfers have of the peer's limits.
+//! The transfers of the peer's calls and their replies: RDMA Reads, and shares in the peer's
+//! limits.
+//!
+//! `hold` must count memory before it is taken, and closes the connection of a peer that has too
+//! much. `hold` requests `TimeTransfers`, upon which `driver::turn` sets the deadline by the exact
+//! clock. Only the last Read of a call is signaled, and its completion completes all.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
-//! The completions of a queue.
+//! The completions of a queue that wait to be polled, and its arming, for `software` and `iwarp`.
+//!
+//! The completion queue of the provider locks the buffer, and writes its descriptor: whoever adds
+//! entries to an armed buffer disarms it and wakes. A send queue counts its requests as posted
+//! until `poll` adds `retires` to its counter, as on devices: a posting thread that does not poll
+//! gets `Cause::Full`. After an overrun each poll fails, and the entries are never reported.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

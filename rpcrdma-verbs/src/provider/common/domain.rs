@@ -1,4 +1,13 @@
-//! Keys, and the memory that they name. The software fabric accesses memory in this module only.
+//! Keys, and the memory that they name. `Domain` decides every access of `software` and `iwarp` to
+//! registered memory. The software fabric accesses memory in this module only, iWARP in
+//! `iwarp::memory`.
+//!
+//! The result of a check holds only while the table stays locked: `forget` removes a key under the
+//! lock for writing, and the owner frees the memory afterwards. Two tables are locked by
+//! `TableLocks` or `ReadLocks` alone, in the order of their addresses. A key has a number (20 bits)
+//! and a tag (12 bits), of which a bind chooses the lowest 8. A hidden domain also permutes the
+//! highest 24 bits, since an iWARP peer must not guess keys (RFC 5040, section 8.1.1; RFC 5041,
+//! section 8.3.1).
 
 #![allow(
     unsafe_code,

@@ -1,4 +1,9 @@
-//! The event queue of a connection manager.
+//! The event queue of a connection manager of `software` and `iwarp`. Its descriptor is readable
+//! while the queue is not empty.
+//!
+//! Any thread pushes, also under the lock of a queue pair; the manager alone polls. A manager calls
+//! `clear` when it is dropped: queue pairs keep the queue alive, so that requests in it would
+//! otherwise stay unanswered.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,6 @@
-//! Random numbers that need not resist an adversary.
+//! Random numbers that need not resist an adversary: for faults of the software fabric, and for the
+//! tags of keys. Equal seeds give equal numbers, so that faults can be repeated. Keys of iWARP,
+//! which a peer must not guess, are also permuted by a secret in `domain`.
 
 /// A random number generator (splitmix64).
 #[derive(Clone, Debug)]

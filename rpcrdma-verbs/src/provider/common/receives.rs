@@ -1,4 +1,9 @@
-//! Receive queues, of one queue pair or shared.
+//! Receive queues of `software` and `iwarp`, of one queue pair or shared.
+//!
+//! A queue pair takes its own receives in order; a shared queue has no order. `SharedQueue::take`
+//! is called under the lock of a connection, which comes before the lock of the queue. So
+//! `SharedQueue::post` calls waiters without the lock of the queue, and its callers hold no lock of
+//! a connection. A provider checks `is_of` before a queue pair uses a shared queue.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -39,7 +44,8 @@ impl SgList {
     }
 }
 
-/// A connection that waits for a receive of a shared queue.
+/// A connection that waits for a receive of a shared queue. Another waiter may take the receive
+/// first, so that `receive_posted` may find none.
 pub(in crate::provider) trait ReceiveWaiter {
     /// Continues: there is a receive.
     fn receive_posted(&self);
@@ -139,7 +145,7 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
         None
     }
 
-    /// Takes a receive. If there is none, `waits` is notified of the next one.
+    /// Takes a receive. If there is none, a later post notifies `waits`, once for each such call.
     pub(in crate::provider) fn take(&self, waits: Option<&Weak<W>>) -> Option<PostedReceive> {
         let mut state = self.lock();
         // The receive that was posted last may still be in the caches. A shared queue has no order.

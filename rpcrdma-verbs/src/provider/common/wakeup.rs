@@ -1,4 +1,7 @@
-//! Descriptors that wake waiting threads, and errors of the system.
+//! Descriptors that wake waiting threads, and errors of the system, for `software` and `iwarp`.
+//!
+//! A descriptor stays readable from the first `wake` until `quiet`: several calls of `wake` count
+//! once. `ibverbs` has the same functions in its `completion_queue`, with hints in their errors.
 
 use std::os::fd::OwnedFd;
 

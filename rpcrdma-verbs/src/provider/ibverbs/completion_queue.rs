@@ -1,4 +1,10 @@
-//! A completion queue: completions of the device, and those that are created in software.
+//! A completion queue: completions of the device, and those that are created in software. It has
+//! their order, their descriptor and the arming; `device_state` converts a completion.
+//!
+//! Completions in software (`pending`) are reported before those that the device has yet to return:
+//! a queue pair is drained before its rest is flushed, and the drained ones are pending, too. A
+//! completion is taken and converted under one lock (`QueueState`). The lock of `lifecycle` comes
+//! before it: see the order of locks in `device_state`.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

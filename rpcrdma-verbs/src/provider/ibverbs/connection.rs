@@ -1,4 +1,10 @@
-//! A connection of the connection manager.
+//! A connection of the connection manager, with its phase. The phase decides which verb ends the
+//! connection: none before the peer knows it, a rejection while a request waits for its answer, and
+//! otherwise a disconnection.
+//!
+//! The safety of `sys::Id` relies on the phases: threads other than that of the manager disconnect,
+//! reject or notify a connection only in the phases that `disconnect`, `reject` and
+//! `message_before_established` of the queue pair check. The phase is not locked during a verb.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;

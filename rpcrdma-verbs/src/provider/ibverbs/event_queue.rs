@@ -1,4 +1,9 @@
-//! The event queue of a connection manager.
+//! The event queue of a connection manager, and the queue pairs of iWARP whose destruction waits
+//! for an answer of the peer.
+//!
+//! Any thread pushes, also under the lock of a queue pair; the manager alone polls. No request and
+//! no lingering queue pair is dropped under the locks of this module: the drop rejects a connection
+//! or destroys the queue pair. `queue_pair` calls `forget` after its last report.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,7 @@
-//! The usual reasons for errors of verbs, with remedies.
+//! The usual reasons for errors of verbs, with remedies. All errors of the system in this provider
+//! are made by `explained`. A hint matches the name of the verb that `sys` passes, and the errno: a
+//! verb that is renamed there loses its hints. Errors without a hint stay `Cause::System`, on which
+//! the recognition of an address in use relies (`sys::connections`).
 
 use std::io;
 

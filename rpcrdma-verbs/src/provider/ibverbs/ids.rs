@@ -1,4 +1,7 @@
-//! The ids of work requests on a device.
+//! The format of the ids of work requests on a device. Bit 63 marks a receive of a shared queue,
+//! whose number is in bits 32 to 61. Otherwise bit 62 marks a receive, and bit 61 a quiet request.
+//! The lowest 32 bits are the number of the request in its ring, or its place in the shared queue:
+//! `device_state` finds the caller's id in `outstanding` by them.
 
 /// The kind of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

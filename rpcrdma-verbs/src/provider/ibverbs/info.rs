@@ -1,4 +1,6 @@
-//! The devices of this host, for `rpcrdma devices`.
+//! The devices of this host, for `rpcrdma devices`. This module only describes: `IbvDevice::open`
+//! decides the capabilities and the port (`ProbedDevice`). A device that cannot be opened is listed
+//! with its error.
 
 use std::fmt;
 use std::net::Ipv6Addr;

@@ -1,4 +1,11 @@
-//! The connection manager, on top of librdmacm.
+//! The connection manager, on top of librdmacm: it dispatches events to connections. `queue_pair`
+//! and its `establish` do the steps, and `connection` has the phase, which decides what an event
+//! means.
+//!
+//! Looking at the descriptors is a system call, so that most polls skip it (`SELDOM`) until a
+//! thread has acknowledged a completion queue. A connection whose queue pair has ended still gets
+//! its events: it rejects a late answer, and then destroys a lingering queue pair (`event_queue`).
+//! Connect requests for another device arrive at a listener on every address, and are rejected.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

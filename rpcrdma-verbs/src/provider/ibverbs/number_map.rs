@@ -1,4 +1,5 @@
-//! Maps from numbers that a device has chosen: keys, queue pairs.
+//! Maps from numbers that a device has chosen: keys, queue pairs. The rest of the crate uses
+//! `crate::number_map`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,5 +1,11 @@
-//! The outstanding requests of a completion queue: those of its queue pairs, and the receives of
-//! shared queues.
+//! The outstanding requests of a completion queue: those of its queue pairs, by their device
+//! numbers, and the receives of shared queues.
+//!
+//! `Queue::state` of `completion_queue` locks `Outstanding`, and `device_state` looks up each
+//! completion in it. The device reuses the number of a queue pair after its destruction: its rings
+//! are removed before `Queue::lifecycle` is unlocked. A shared queue has its own lock, since
+//! several completion queues take its receives in any order; an id is stored before its receive is
+//! posted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,10 @@
-//! Probes a device: two of its queue pairs are connected to each other.
+//! Probes a device when it is opened: the inline limit, and whether memory windows work and confine
+//! the peer. Two of its queue pairs are connected to each other, without librdmacm, so that iWARP
+//! is not probed for windows.
+//!
+//! A probe that fails or exceeds `PATIENCE` means that the capability is missing, and is no error.
+//! The results are `Capabilities` and `Quirks::invalidated`. The probe's memory outlives its queue
+//! pairs and regions, and is leaked if the device does not end them.
 
 #![allow(
     unsafe_code,

@@ -1,4 +1,9 @@
-//! Shared receive queues.
+//! Shared receive queues. The ids of posted receives are in `ReceiveIds` of `outstanding`.
+//!
+//! An id is stored before its receive is posted, since the completion may arrive at once. It is
+//! taken back only if the device has certainly taken nothing of the list; otherwise the memory is
+//! kept until the end of the queue. After the last owner is gone, `ids` is closed, and late
+//! completions are ignored.
 
 #![allow(
     unsafe_code,

@@ -1,5 +1,10 @@
 //! The list of requests that is being posted, with the objects that must exist until the device has
-//! taken the list.
+//! taken the list. `queue_pair` and `srq` fill it; `tables` decides whether a window may be bound
+//! or invalidated.
+//!
+//! The list and the windows in it stay valid because the tables stay locked from the first bind
+//! until the list is posted. A list binds a window at most once: the device reads the old key from
+//! the window, which `post` updates afterwards.
 
 #![allow(
     unsafe_code,

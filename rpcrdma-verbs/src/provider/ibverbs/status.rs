@@ -1,4 +1,5 @@
-//! Conversion of completion statuses.
+//! Conversion of completion statuses, for `device_state` and `probe`. Only `IBV_WC_SUCCESS` may
+//! become a success, since callers use the data of a success.
 
 use ibverbs_sys::ibv_wc_status::{self as wc, Type};
 

@@ -1,4 +1,10 @@
-//! The regions and windows of a device, by the numbers in requests.
+//! The regions and windows of a device, by the numbers in requests. They decide whether a window
+//! may be bound, or invalidated: some devices would execute what must be rejected, or crash.
+//!
+//! `bind` and `unbind` record what posted requests will do, in posting order; a peer's invalidation
+//! is recorded when its completion is taken. So `Bound` is a window that may be bound. `end_pair`
+//! ends the windows of a queue pair, and `end_region` those of a region that the device refuses to
+//! end because of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

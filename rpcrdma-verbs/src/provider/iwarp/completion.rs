@@ -1,4 +1,11 @@
-//! Completion queues, which make progress on the sockets of their queue pairs.
+//! Completion queues, which make progress on the sockets of their queue pairs. They decide when a
+//! queue pair runs: after an event of its socket, when it is marked or its time has come, or by
+//! prediction. `queue_pair` decides what it does.
+//!
+//! Events of sockets are edge-triggered: a queue pair that returns `goes_on` false has emptied its
+//! socket, or waits for a mark or for its time. A thread locks `io` first, then one queue pair,
+//! then one of the other locks of this module. `io` is taken by `try_lock` only: a thread that
+//! finds it locked leaves the progress to its holder.
 
 use std::collections::VecDeque;
 use std::fmt;

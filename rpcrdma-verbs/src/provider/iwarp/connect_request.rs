@@ -1,4 +1,5 @@
-//! A connect request at the listener.
+//! A connect request at the listener, with its socket. It is answered once: `accept` of the manager
+//! takes `open` and sends the MPA Reply itself, and a request with `open` is rejected by its drop.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,11 @@
-//! The connection manager: listeners, and connections in their setup.
+//! The connection manager of iWARP over TCP: listeners, and connections in their setup. It limits
+//! the time and the number of setups, and pauses listeners. `connecting` has the steps of a setup,
+//! and `queue_pair` the connection afterwards.
+//!
+//! There is no thread: setups and their time limits make progress in `poll` alone, and the
+//! descriptor (of epoll) tells when to call it. While there are only listeners, most polls make no
+//! system call. A socket leaves this epoll before `Qp::establish` adds it to that of its completion
+//! queue. The list of deadlines also has ended setups, which `end_late_setups` skips.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

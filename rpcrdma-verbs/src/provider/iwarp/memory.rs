@@ -1,4 +1,5 @@
-//! The bytes of registered memory. Only this module of the provider accesses them.
+//! The bytes of registered memory. Only this module of the provider accesses them. It checks no
+//! key: its callers check entries in `common::domain`, under the conditions of `Parts`.
 
 #![allow(
     unsafe_code,

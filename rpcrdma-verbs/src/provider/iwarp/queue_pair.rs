@@ -1,4 +1,10 @@
-//! Queue pairs: posted requests, and the stream that carries them.
+//! Queue pairs: posted requests, and the stream that carries them. This module has the phases of a
+//! queue pair; `sending` and `receiving` have the data, and `rpcrdma_iwarp` has the protocol.
+//!
+//! One lock covers a queue pair. Its release (`LockedQp`) moves completions to their queue before
+//! it reports a disconnection, and the order of both must stay. There is a stream only in the phase
+//! `Ready`. `post` calls `keep_inline` before it returns, since the memory of inline requests is
+//! free then. After `leave` nothing that was posted is accessed or reported: `end` relies on it.
 
 mod arrival_timer;
 mod nudge;

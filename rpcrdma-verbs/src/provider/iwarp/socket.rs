@@ -1,4 +1,7 @@
-//! Socket functions that `std` lacks.
+//! Socket functions that `std` lacks. Every socket is non-blocking and close-on-exec, and has TCP
+//! keep-alive. A connection sends without delay (`TCP_NODELAY`). Accepted sockets inherit
+//! keep-alive and traffic class from their listener. `fpdu_size` decides the length of FPDUs (RFC
+//! 5044, section 5.1) unless the settings of the device have one.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,7 @@
-//! The times at which queue pairs must continue without an event of their sockets.
+//! The times at which queue pairs of a completion queue must continue without an event of their
+//! sockets. A queue pair has at most one time, the earliest that was set. `completion` arms its
+//! timer when `set` returns true, and after each expiry: an expired time is gone, and the queue
+//! pair sets the next one itself.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -1,4 +1,8 @@
-//! Completion queues.
+//! Completion queues of the software fabric. A poll first executes all due work of the fabric, not
+//! only that of its own queue pairs.
+//!
+//! `qp_pair` calls `extend` under the lock of a connection. So no code locks a connection under the
+//! lock of a completion queue: `poll` executes the work before it takes the latter.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

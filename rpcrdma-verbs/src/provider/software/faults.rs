@@ -1,4 +1,8 @@
-//! Fault injection, from a seed.
+//! The kinds of injected faults, and their counts. `Fabric` draws each fault from the seed, where
+//! the fault takes effect: `qp_pair` and its `execute` for requests, `completion` for wake-ups.
+//!
+//! A kind with probability 0 draws no number, so that the same seed and the same order of verbs
+//! give the same faults.
 
 /// The faults of a fabric. Probabilities are in units of 1/65536.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -1,7 +1,10 @@
-//! The delay of a fabric: the time of each connection's next due work, and its execution.
+//! The delay of a fabric: the time of each connection's next due work, and its execution. `qp_pair`
+//! decides which work is due, and reports the time of the next one (`reschedule`) when it unlocks a
+//! connection.
 //!
 //! Polling executes due work. For sleeping threads, a thread of the fabric executes it. This thread
-//! starts when a completion queue is armed for the first time, and ends with the fabric.
+//! starts when a completion queue is armed for the first time, and ends with the fabric. The lock
+//! of the schedule comes after those of connections, and `next` changes only under it.
 
 use std::collections::BTreeMap;
 use std::io;

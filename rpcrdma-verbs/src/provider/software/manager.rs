@@ -1,4 +1,9 @@
-//! The connection manager of the software fabric.
+//! The connection manager of the software fabric: it creates queue pairs, and checks their settings
+//! against the capabilities of the device. `Fabric` has the table of listeners, and `qp_pair` the
+//! phases of a connection.
+//!
+//! `connect` pushes the request to the event queue of the listener at once. An address without a
+//! listener is reported by a later event, as on a device, and not by the result of `connect`.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,11 @@
-//! Two connected queue pairs, and the order in which their requests are executed.
+//! Two connected queue pairs, and the order in which their requests are executed. `execute` does
+//! the work of one request.
+//!
+//! One lock covers both ends, so that a request changes both at once. Each change goes through
+//! `LockedQpPair`: its drop moves completions to their queues before it reports a disconnection,
+//! and the order of both must stay. Requests of a side execute in order: while `delayed` is not
+//! empty, new ones are queued behind it. `leave` removes an end with all that it has posted: `end`
+//! of the queue pair relies on it, and the memory is freed afterwards.
 
 mod connect_request;
 mod execute;

@@ -1,4 +1,10 @@
-//! The steps of a queue pair's connection, each of them under the lock of the queue pair.
+//! The steps of a queue pair's connection, each of them under the lock of the queue pair. `manager`
+//! calls them in the order of events: `begin`, `connect` and `respond` at the initiator,
+//! `initialize` and `accept` at the acceptor, and `establish` at either.
+//!
+//! The queue pair goes to INIT, RTR and RTS; on iWARP the kernel makes the latter two transitions.
+//! The acceptor can post as soon as it has accepted (`State::Ready`), before the event
+//! `Established`.
 
 use ibverbs_sys::{ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
 

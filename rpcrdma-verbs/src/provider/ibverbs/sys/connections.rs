@@ -1,4 +1,9 @@
-//! Connections of librdmacm.
+//! Connections of librdmacm, and their events. `Channel::next` copies and acknowledges an event
+//! before it returns, and takes no lock in between: the drop of `Id` waits for unacknowledged
+//! events.
+//!
+//! `connection` and `manager` have the phases. The safety comment of `AnyThread` for `cm::Id`
+//! states which threads may call what in which phase, and must match them.
 
 use std::ffi::{CStr, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -1,4 +1,9 @@
-//! Objects of a device.
+//! Objects of a device: regions, windows, completion queues, shared receive queues, queue pairs.
+//!
+//! Each object ends once. The end of a region, window or shared queue takes its lock, so that a
+//! second thread waits. A refusal of the device is final, except for a region, whose end can be
+//! repeated. If `end` reports a refusal, the caller must leak the memory. A comment at each
+//! `AnyThread` states who ends the object, and which fields are accessed.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;

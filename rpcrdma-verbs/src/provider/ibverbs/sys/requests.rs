@@ -1,4 +1,9 @@
 //! Lists of requests for posting. The allocations are reused.
+//!
+//! The elements of a list point to each other and to the table of entries: `Receives` must be
+//! posted with the table that it was filled with, and with no change in between. `Sge` has the
+//! layout of `ibv_sge`, which assertions check. `PostError::whole` tells whether certainly nothing
+//! was taken: callers then forget the requests, and must otherwise treat each as possibly posted.
 
 use std::ffi::c_int;
 use std::mem::offset_of;

@@ -1,4 +1,6 @@
-//! The time limit of the rest of an FPDU, or of the next segment of a message.
+//! The time limit of the rest of an FPDU, or of the next segment of a message
+//! (`IwarpConfig::fpdu_timeout`). `receiving` has one timer for each of the two, and ends the
+//! connection with a Terminate when `left` returns zero.
 
 use std::time::{Duration, Instant};
 

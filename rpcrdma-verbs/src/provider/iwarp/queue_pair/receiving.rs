@@ -1,4 +1,11 @@
 //! Receives from the socket to the memory of receives and RDMA Reads, and to exposed memory.
+//! `Memory` answers whether the peer may access memory, `IwarpStream` of `rpcrdma_iwarp` has the
+//! protocol, and `StreamEnd` decides the statuses with which an error ends the connection.
+//!
+//! Exposed memory is checked when its header arrives, and again, with the table locked, when
+//! payload is placed: for writing if it is a region, since several queue pairs can write to it. A
+//! message without a receive stalls the stream (`stalled`): nothing is read until a receive is
+//! posted, which marks the queue pair, or until `receive_timeout` has passed.
 
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};

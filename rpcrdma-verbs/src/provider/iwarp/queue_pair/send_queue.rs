@@ -1,4 +1,11 @@
-//! The send queue: requests in order, from their posting to their completion.
+//! The send queue: requests in order, from their posting to their completion, and the order of the
+//! responses to RDMA Reads of the peer. `sending` decides the stages of requests.
+//!
+//! Requests and responses have consecutive numbers, by which the framer refers to their payload
+//! (`Source`). So a request stays in the queue until its last byte is sent: `complete_done`
+//! compares positions in the stream. Requests complete in posting order, and none begins after a
+//! failed one. A posted request counts against the depth until its completion is polled
+//! (`retired`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

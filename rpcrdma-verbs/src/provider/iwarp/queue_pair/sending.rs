@@ -1,4 +1,11 @@
 //! Executes posted requests: sends them, and the responses to the peer's Reads, to the socket.
+//! `pump` is the entry: it is called after each post, after each receive, and after the setup.
+//!
+//! Payload is sent from its memory; only messages of at most `COPIED` bytes and inline bytes are
+//! copied. The keys of posted memory are checked when a request begins. Memory that the peer reads
+//! is looked up again for each system call, with the table of keys locked until it returns: its
+//! window or region may have ended. After a Terminate nothing is framed (RFC 5040, section 7.1).
+//! Requests and responses take turns, and a Read that waits for others does not hold up responses.
 
 use std::io::IoSlice;
 

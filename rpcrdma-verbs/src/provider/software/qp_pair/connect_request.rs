@@ -1,4 +1,5 @@
-//! A connect request at the listener.
+//! A connect request at the listener. It is answered once: by `accepted` after the manager has
+//! established the connection, by `reject`, or by its drop, which rejects.
 
 use std::sync::Arc;
 

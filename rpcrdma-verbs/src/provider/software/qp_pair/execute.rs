@@ -1,4 +1,10 @@
-//! Execution of work requests.
+//! Execution of one work request: checks memory, copies bytes, and decides the statuses of both
+//! ends. `qp_pair` decides when a request is executed, and calls this under the lock of the
+//! connection.
+//!
+//! A failed request first completes the receive that it has consumed and itself, and then fails
+//! both ends, which flushes the rest. Registered memory is copied only under the locks under which
+//! it was checked. Exposed memory is written only with the tables locked for writing.
 
 use super::{QpPair, QpPhase, QpState};
 use crate::provider::common::domain::{self, BufferUse, Domain, ReadLocks, TableLocks};
