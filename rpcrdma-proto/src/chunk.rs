@@ -2,8 +2,10 @@
 //! Version Two has the same).
 //!
 //! A peer sends lists of numbers. This module converts them to a [`ReadPlan`] or a [`WriteChunk`],
-//! whose arithmetic cannot overflow, or to a [`ChunkError`]. No other module reads the numbers
-//! themselves. No memory is accessed.
+//! whose arithmetic cannot overflow, or to a [`ChunkError`]. No memory is accessed. The engine uses
+//! a segment of a peer only after this module has validated it, and then adds to its offset without
+//! a check. `connection::rtr::reassembly` applies `Segment::validated` to the segments of
+//! rtrext-02.
 //!
 //! ```
 //! use rpcrdma_proto::chunk::{ChunkError, ChunkLimits, WriteChunk};
@@ -82,8 +84,8 @@ segments! { v1 v2 }
 pub struct ChunkLimits {
     /// The maximum number of segments in one list.
     pub max_segments: u32,
-    /// The maximum length in bytes of a whole message with its reduced data, and of one Write
-    /// chunk.
+    /// The maximum length in bytes of a whole message with its reduced data, and the maximum
+    /// capacity of one Write chunk. A larger Write chunk is valid, and its rest is not used.
     pub max_bytes: u32,
 }
 
@@ -110,7 +112,8 @@ pub enum ChunkError {
     OffsetOverflow,
     /// More segments than [`ChunkLimits::max_segments`].
     TooManySegments,
-    /// A message, or a chunk, of more bytes than [`ChunkLimits::max_bytes`].
+    /// A message of more bytes than [`ChunkLimits::max_bytes`], or a direction of rtrext-02 that
+    /// offers memory of more than 32 bits.
     TooLong,
     /// A Position that is no multiple of four (RFC 8166, section 3.4.5).
     MisalignedPosition,

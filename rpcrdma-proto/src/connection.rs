@@ -14,7 +14,11 @@
 //! - **Output**: [`poll_action`](Session::poll_action), [`poll_transmit`](Session::poll_transmit),
 //!   [`poll_event`](Session::poll_event) and [`poll_timeout`](Session::poll_timeout).
 //!
-//! Times are microseconds since any epoch, the same for all calls.
+//! Times are microseconds since any epoch, the same for all calls, and do not decrease.
+//!
+//! `session` is the only entry, and decides what is sent next. `requester` owns the outgoing calls,
+//! `responder` the incoming calls, `exchange` the exchange of properties, and `rtr` the messages in
+//! several transmissions. `states` has the transitions of calls and of the connection.
 //!
 //! ```
 //! use rpcrdma_proto::connection::{Action, BufferId, CallLocation, Config, Event, Session};

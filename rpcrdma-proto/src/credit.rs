@@ -3,7 +3,10 @@
 //!
 //! Each direction has its own credits, at both ends: [`RequesterCredits`] counts what a requester
 //! may still send, and [`ResponderCredits`] the receive buffers that a responder must have. Neither
-//! does any I/O.
+//! does any I/O. Each [`Credit`] must be given back once, by `on_reply`, `on_group_error` or
+//! `release`; each call that `on_call` counts, by `grant_with_reply`, `on_dropped` or `drop_all`.
+//! The receives for a grant must be posted before the grant is sent:
+//! `connection::session::outgoing` waits for them.
 //!
 //! ```
 //! use rpcrdma_proto::credit::{RequesterCredits, ResponderCredits};
@@ -320,8 +323,9 @@ impl ResponderCredits {
 
     /// Returns the number of receives that must be posted or hold unanswered calls.
     ///
-    /// That is one and the reserve until a call arrives. The number never falls on a connection:
-    /// when a grant is lowered, calls that were sent before the peer knew of it may still arrive.
+    /// That is one and the reserve until a call arrives. The number never falls below the largest
+    /// grant that the peer may have seen: when a grant is lowered, calls that were sent before the
+    /// peer knew of it may still arrive.
     // spec: rfc8166-3.3.1-d
     // spec: bd-4.3.1-a, bd-4.3.2-a, bd-4.3.2-b
     #[must_use]

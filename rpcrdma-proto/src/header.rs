@@ -2,7 +2,9 @@
 //! depend on the connection.
 //!
 //! A [`Header`] obeys these rules. A message that breaks one becomes a [`Refusal`], and
-//! [`Refusal::action`] returns the consequence.
+//! [`Refusal::action`] returns the consequence. `crate::chunk` validates the chunk lists, and
+//! `connection` decodes the content of an operation. `Header::plain` must accept only messages that
+//! `decode` accepts, with the same result; a test compares both.
 //!
 //! ```
 //! use rpcrdma_proto::header::{Header, HeaderBody};

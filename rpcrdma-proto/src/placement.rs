@@ -1,6 +1,9 @@
 //! Send-based data placement (rtrext-02, sections 6.2 and 7): receive buffers that consist of
 //! segments, and the layout of a message in them that puts bulk data into target segments.
 //!
+//! [`BufferStructure`] is what either end announces, and numbers the targets. [`Layout`] is a
+//! choice of the sender alone: a receiver takes the targets from the header.
+//!
 //! ```
 //! use rpcrdma_proto::placement::{BufferSegment, BufferStructure, Layout};
 //!
@@ -229,7 +232,7 @@ impl BufferStructure {
     // spec: rtr-6.2-i
     #[must_use]
     pub fn target_count(&self) -> u32 {
-        // No more than `SEGMENTS`.
+        // At most `MAX_BUFFER_SEGMENTS`.
         self.segments()
             .iter()
             .fold(0, |count, segment| count + u32::from(segment.target))

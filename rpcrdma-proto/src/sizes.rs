@@ -1,4 +1,8 @@
 //! The sizes of header parts, computed from the types that encode them.
+//!
+//! `crate::transfer` chooses the transfer method by these sizes, and the engine adds them up to
+//! compare a message with the inline threshold. Each size must be the number of bytes that the
+//! encoder writes.
 
 use crate::v2::{Body, ChunkLists, MsgType, Optional, Proc, ReadSegment, WriteChunk, XprtHdr};
 use crate::xdr::Wire;

@@ -15,6 +15,11 @@
 //! If the connection uses rtrext-02 ([`GroupLimits`]), the planner compares the cost ([`Cost`]) of
 //! a group: one or several transmissions whose Sends place items and results.
 //!
+//! Planning takes no credit and exposes no memory. The number of segments in a plan is an estimate
+//! from [`PathLimits::max_segment_len`]: `connection::requester` checks the exposed segments, and
+//! plans the call once more if they do not fit. `crate::sizes` and `headers` have the lengths of
+//! headers.
+//!
 //! ```
 //! use rpcrdma_proto::transfer::{CallSpec, DataItem, PathLimits, TransferMethod, plan_call};
 //! use rpcrdma_proto::version::Version;

@@ -4,6 +4,11 @@
 //! responder answers in the version of the call, and initiates no message in Version Two before it
 //! has received one (decision D7).
 //!
+//! [`Negotiation::next`] is the table of a requester. docs/state-machines.md shows it, and a test
+//! compares both. `connection::session::connecting` creates the events. The engine does not use
+//! [`NegotiationEvent::Lost`] and [`Negotiation::threshold`]: the session remembers the peer
+//! itself, and `connection::params` has the thresholds.
+//!
 //! ```
 //! use rpcrdma_proto::version::{Negotiation, NegotiationAction, NegotiationEvent, Version};
 //!

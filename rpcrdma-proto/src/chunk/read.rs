@@ -1,4 +1,9 @@
-//! The Read list: items that were taken out of a call, and where they belong.
+//! The Read list: items that were taken out of a call, and where they belong (RFC 8166, section
+//! 3.4.5).
+//!
+//! [`ReadPlan`] validates a list, and [`Pieces`] then computes without checks: `validated` must
+//! reject each list on which a sum of `Pieces` could exceed its type. `connection::responder`
+//! stores the segments of a valid list, and plans the list again in `Session::pieces`.
 
 use super::{ChunkError, ChunkLimits, Segment, padded};
 use crate::xdr::{Iter, List};

@@ -1,4 +1,9 @@
-//! Write chunks and the Reply chunk: memory for results, and how it is filled and returned.
+//! Write chunks and the Reply chunk: memory for results, and how it is filled and returned (RFC
+//! 8166, sections 3.4.6 and 4.3).
+//!
+//! Each segment is filled before the next, and the returned segments are those offered, with new
+//! lengths. The engine fills chunks by this rule in `connection::responder::call`, not by `fill`.
+//! `connection::requester` takes the lengths of results from `check_returned`.
 
 use super::{ChunkError, ChunkLimits, Segment};
 use crate::xdr::{Array, Iter};

@@ -1,4 +1,9 @@
-//! The configuration of a session.
+//! The configuration of a session: its settings, their defaults and their check.
+//!
+//! The fields are public. `Session::new` calls `check`, and the engine relies on it without another
+//! check: on `MAX_CALL_SEGMENTS` for its arrays, on a receive for each message without a credit
+//! (decision D9), and on receive buffers as large as their structure. docs/limits.md has the
+//! defaults.
 
 use core::fmt;
 
@@ -117,8 +122,9 @@ pub struct Config {
     pub reconnect_delay: u64,
     /// The maximum number of microseconds between two attempts to connect.
     pub max_reconnect_delay: u64,
-    /// The first XID, which the peer sees. Use a random number: a session should not begin with an
-    /// XID that another session of this client used, or that one used before a restart.
+    /// The number before the first XID, which the peer sees. Use a random number: a session should
+    /// not begin with an XID that another session of this client used, or that one used before a
+    /// restart.
     pub xid_seed: u32,
     /// Seeds the hash of the table of incoming XIDs. Use a secret random number of 64 bits from
     /// which nothing else is derived: a peer that knows the seed can choose XIDs that collide.
@@ -281,7 +287,7 @@ impl Config {
     /// Checks that the settings are consistent.
     ///
     /// # Errors
-    /// They do not; the error says what to change.
+    /// A setting is invalid; the error says what to change.
     // spec: v2-2.3-a
     // spec: rfc8166-3.3.3-b
     pub fn check(&self) -> Result<(), ConfigError> {

@@ -3,7 +3,11 @@
 //! consumer registers.
 //!
 //! The two drafts exchange the same information, except that only xcharext-02 has pending changes
-//! (`pending`). Their encodings differ (`wire`).
+//! (`pending`). Their encodings differ (`wire`). This module decides the changes that the peer
+//! requests (`ChangeLimits`). `ConnectionParams` has the values in force, and `session::operations`
+//! applies a new size to the receives. One request of this end is in flight at most: a caller of
+//! `request` checks `is_busy` or `has_request` first. `RequesterCredits::can_spare` decides when a
+//! one-way message may be sent (decision D9).
 
 mod pending;
 mod wire;

@@ -1,4 +1,9 @@
-//! Which bytes of a message follow its header.
+//! Which bytes of a message follow its header: all but the reduced items and their padding.
+//!
+//! `transfer` chooses the items that are reduced. A bit of `reduced` is the index of an item in
+//! `items`, which must be in order of position. The length that is compared with the inline
+//! threshold and the bytes that the transport gathers (`Session::inline_parts`) both come from this
+//! module.
 
 use core::slice;
 

@@ -1,4 +1,7 @@
-//! Lists that most calls do not have.
+//! Lists that most calls do not have: the memory of a slot, kept from call to call.
+//!
+//! `begin` only marks the lists as unused, and `fill` clears them later. Each new call in a slot
+//! must begin with `begin`, or the call has the lists of the call before.
 
 use alloc::boxed::Box;
 

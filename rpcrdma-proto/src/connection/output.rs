@@ -149,7 +149,8 @@ pub enum Event {
         /// The operation, and the location of its payload.
         operation: ExtensionOperation,
     },
-    /// The connection is closed. Each connection is closed by exactly one event.
+    /// The connection is closed, or could not be established. Each connection is closed by exactly
+    /// one event. A session that ends without a connection reports another one.
     Closed {
         /// The reason.
         reason: CloseReason,
@@ -234,7 +235,7 @@ pub enum CallFailure {
     Transfer(TransferError),
     /// The transport could not expose the memory of the call.
     Memory,
-    /// The transport had no memory for the reply.
+    /// The transport had no memory for the reply, and reports this itself: a session does not.
     ReplyMemory,
     /// The peer answered with an error.
     Peer(PeerError),
@@ -307,7 +308,8 @@ pub enum CloseReason {
     NoVersion,
     /// The peer did not answer the first message in time.
     NegotiationTimeout,
-    /// Every credit belongs to an abandoned call, and the peer answers none of them.
+    /// Every credit belongs to an abandoned call or to a property request, and the peer answers
+    /// none of them.
     Unresponsive,
     /// The peer sent more calls than it was granted, or more messages than can be answered.
     CreditOverrun,

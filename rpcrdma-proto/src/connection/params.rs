@@ -1,4 +1,10 @@
 //! The parameters of the current connection: its version, and the limits of each end.
+//!
+//! This module decides the inline thresholds (`send_limit`, `receive_limit`), and which calls
+//! either end may send. `session::connecting` sets the version, and `exchange` and
+//! `Session::set_property` set the properties. `lost` and `connected` replace the whole value.
+//! `receive_limit` must not exceed what the peer knows, and `local` may be raised only when no
+//! smaller receive is posted.
 
 use super::config::{Config, Role};
 use crate::private_data::PrivateData;

@@ -1,4 +1,9 @@
 //! The queues of actions and events.
+//!
+//! `push_notice` bounds the events that the peer can cause at will, and drops the excess. An event
+//! of such a kind must be queued by `push_notice` alone, and `next_other` must list the kind,
+//! because both change the count `notices`. `others` has an event for each `CompactEvent::Other`,
+//! in the same order. The loss of the connection removes no action but `Close`.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -40,7 +45,7 @@ enum CompactEvent {
     Other,
 }
 
-/// The maximum number of such events.
+/// The maximum number of queued events that the peer can cause at will.
 const MAX_NOTICES: usize = 8;
 
 impl OutputQueues {

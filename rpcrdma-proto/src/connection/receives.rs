@@ -1,5 +1,10 @@
 //! Receive buffers: how many are posted, and of which size (bidirection-04, section 4.3;
 //! xcharext-03, section 3.1).
+//!
+//! `Session::receives` decides how many must be posted. `used` must be called once for each
+//! message, and counts a buffer of an earlier size first, in the order of posting.
+//! `apply_receive_growth` of the session announces a larger size once `is_uniform` returns true.
+//! `is_short_of` lets the receives that replace those of replies wait, and `suffice_for` does not.
 
 use super::output::Action;
 

@@ -1,4 +1,13 @@
 //! The requester: outgoing calls, from their beginning to their reported end.
+//!
+//! The requester owns the open calls, their order, credits and deadlines. `transfer::plan_call`
+//! chooses the transfer method. `session::outgoing` decides when calls are admitted and sent.
+//!
+//! A path that takes or returns a credit must keep two counts, on which `may_send` and `receives`
+//! rely: `unsent` has the messages of calls in the states Exposing and Ready, and `groups` the
+//! receives reserved for replies of calls with a credit. `open` and `orphans` count the consumer's
+//! calls before and after their reported end. A call ends by `end` in `ends`, or by the short path
+//! for a plain reply: `on_reply` in `answers`.
 
 mod answers;
 mod call_chunks;

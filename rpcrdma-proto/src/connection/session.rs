@@ -1,4 +1,11 @@
-//! The session: its state, and the methods of the consumer.
+//! The session: its state, and the methods of the consumer. The methods of the transport are in
+//! `incoming`, `outgoing` and `connecting`.
+//!
+//! The session owns the state of the connection, the queue of errors to send, the counters and the
+//! consumer's flags. `requester`, `responder` and `exchange` own the calls and the properties,
+//! return outcomes and never close the connection: only the session calls `close`. A method that
+//! can end the last call must call `close_if_drained`, or a draining session never ends.
+//! `connected` and `lost` in `connecting` reset what belongs to one connection.
 
 mod connecting;
 mod errors;
@@ -375,7 +382,8 @@ impl Session {
     }
 
     /// Begins a call and returns the XID that its RPC message must have. The call ends with
-    /// `ReplyArrived` or `CallFailed`, at `deadline` at the latest if there is one.
+    /// `ReplyArrived` or `CallFailed`. A call whose `deadline` has passed fails at the next
+    /// [`timeout`](Self::timeout), once a Send and the peer no longer hold its memory.
     ///
     /// # Errors
     /// Too many calls are open, the session is draining, or the spans of the results are out of
@@ -583,7 +591,8 @@ impl Session {
         self.close_if_drained();
     }
 
-    /// Ends the session at once. Open calls fail.
+    /// Closes the connection. The session ends and open calls fail when the transport reports the
+    /// loss of the connection, or at once if there is no connection.
     pub fn abort(&mut self) {
         self.draining = true;
         self.close(CloseReason::Aborted);

@@ -1,4 +1,9 @@
-//! A slab whose keys are never mistaken for those of an earlier value.
+//! A slab whose keys tell a value from earlier values of its slot.
+//!
+//! `Responder` holds the incoming calls in a slab, and `ServedCallId` is a key. A slot repeats a
+//! key after as many values as there are generations: 2^15 in a slab of 2^17 slots, more in a
+//! smaller one. `index` depends on the key alone, since the transport indexes its tables by it
+//! after the end of a call. `requester::calls` uses `Reset`, too.
 
 use alloc::vec::Vec;
 
@@ -11,7 +16,7 @@ pub(super) trait Reset {
 /// A slab with a fixed capacity and generation keys. It grows to the maximum number of values held
 /// at once, and reuses the slot freed last. A key has 32 bits: the slot in the low bits, and a
 /// generation in the high bits, so a lookup takes one comparison and a key of an earlier value
-/// finds nothing.
+/// finds nothing until the generation of its slot repeats.
 ///
 /// A value stays in its slot: the next one overwrites all of its fields, which avoids a move.
 #[derive(Debug)]

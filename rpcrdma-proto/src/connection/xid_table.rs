@@ -1,4 +1,9 @@
 //! Incoming calls by XID. The peer chooses the XIDs.
+//!
+//! The seed of the hash (`Config::hash_seed`) must be unknown to the peer, or the peer can make the
+//! chains long. The entry of a slot must be removed before another is inserted there, because
+//! `insert` overwrites the link of its chain. `Responder` rejects a call whose XID `find` knows,
+//! and counts the calls without a transmitted reply by `len`.
 
 use alloc::vec::Vec;
 

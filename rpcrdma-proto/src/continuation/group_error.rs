@@ -1,4 +1,7 @@
 //! Errors in groups of transmissions, and their reports (rtrext-02, section 9.5).
+//!
+//! This module converts between the errors and their encoding. `connection::rtr::reassembly` finds
+//! errors, and `connection::session::groups` reports them and handles the reports of the peer.
 
 use core::fmt;
 

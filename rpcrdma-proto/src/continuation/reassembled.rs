@@ -1,7 +1,9 @@
 //! The locations of the parts of a message that arrived in transmissions of rtrext-02.
 //!
-//! `connection::rtr::reassembly` fills them. Of a message that was abandoned, only `buffers` has a
-//! meaning.
+//! `connection::rtr::reassembly` fills them, and calls `finish` when the message is complete.
+//! `sources` relies on `finish` for the order of the items and the length, and computes without
+//! checks. Of a message that was abandoned, only `buffers` has a meaning. The transport must repost
+//! each buffer in `buffers` once, and may return the lists by `Session::recycle`.
 
 use alloc::vec::Vec;
 use core::ops::Range;

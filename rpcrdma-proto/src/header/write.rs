@@ -1,4 +1,8 @@
-//! Headers of RPC messages, written: of either version.
+//! Headers of RPC messages, written: of either version. `connection::optional_header` writes those
+//! of operations, and `Refusal::write_error` those of errors.
+//!
+//! `plain` must write the bytes that `encode` writes; a test compares both. The length must be that
+//! of `crate::sizes`, by which `crate::transfer` plans.
 
 use crate::v2::{self, ChunkLists, MsgType};
 use crate::version::Version;

@@ -1,4 +1,9 @@
 //! The layout of one message in the receive buffers of its transmissions.
+//!
+//! A receiver takes the targets from the header, so the rule may change within rtrext-02, section
+//! 7.2. The transmissions must depend on the fields of [`Layout`] alone: `transfer::headers`
+//! computes the first header from them, and `connection::rtr::group_sender` computes them again for
+//! each Send.
 
 use core::ops::Range;
 

@@ -1,5 +1,8 @@
 //! The four properties of rtrext-02 (section 8), which announce an end's support of messages in
 //! several transmissions.
+//!
+//! This module decodes and encodes the values. `PeerProperties` reconciles the structure with the
+//! Receive Buffer Size, and `connection::rtr::extension` decides what the announced values allow.
 
 use arrayvec::ArrayVec;
 

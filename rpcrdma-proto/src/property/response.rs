@@ -1,4 +1,8 @@
-//! The answer to a request to change properties.
+//! The peer's answer to a request of this end to change properties, decoded. `property::answer`
+//! makes the answer of this end to the peer.
+//!
+//! An answer identifies changes by their position in the request, so it is read with the request.
+//! `connection::exchange` requests one change at a time, and reads the first disposition alone.
 
 use super::in_subset;
 use crate::v2::characteristics::Respxch;

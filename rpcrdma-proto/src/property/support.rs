@@ -1,4 +1,8 @@
 //! The properties that an end knows, and the decoding of their values.
+//!
+//! `CODES` gives each known property a bit. `PeerProperties` and `PropertyResponse` keep sets of
+//! these bits in a `u8`, so more than eight properties need a larger type. An unknown property has
+//! no bit: it is ignored in an announcement and rejected in a request.
 
 use super::{BasicProperty, RtrCapability};
 use crate::v2::properties::{PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, Propid, Propval};

@@ -1,5 +1,10 @@
 //! The planning of messages by rtrext-02: one or several transmissions, with data that the Sends
 //! place.
+//!
+//! `cheaper` decides between rtrext-02 and the base protocol. The requester reserves receives by
+//! `reply_transmissions` before it knows the reply, so that number must cover each reply that a
+//! responder may plan for the same directions (rtrext-02, section 4.3). The engine lays a plan out
+//! again before a message is sent, since structures and segments may have changed.
 
 use core::fmt;
 

@@ -1,4 +1,9 @@
 //! The lengths of headers of rtrext-02, on which the layout of a message depends.
+//!
+//! Each length must be exactly that of the header that `connection::requester::grouped` or
+//! `connection::responder::grouped` writes. Both modules compare the lengths before a message is
+//! sent: after a difference a call is planned again without end, and a reply blocks the replies
+//! behind it. `connection::rtr::headers` writes no content of more than `MAX_INFO` bytes.
 
 use arrayvec::ArrayVec;
 

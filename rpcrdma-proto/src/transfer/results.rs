@@ -1,5 +1,9 @@
 //! Results that may be reduced: the specification of a call, and the match of a reply's results
-//! with the directions of the call.
+//! with the directions of the call (rtrext-02, section 7.4).
+//!
+//! The requester selects directions by `directed`, and the responder matches them by
+//! `DirectionMatch::of`. Both count the results of a span in order, or a result takes the direction
+//! of another one. `of` relies on ordered spans, which `in_order` and the reassembly check.
 
 use super::cost::chosen;
 use super::{DataItem, MAX_RESULTS};

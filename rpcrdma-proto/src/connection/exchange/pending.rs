@@ -1,5 +1,9 @@
 //! Requested changes that are pending: neither made nor rejected (xcharext-02, sections 4.3 and
-//! 4.4). xcharext-03 has no pending changes.
+//! 4.4). xcharext-03 has no pending changes. In both drafts `LocalChanges` has the changed
+//! properties of this end that are not announced yet.
+//!
+//! Each list has at most one entry for a property, and room for the three basic properties. A
+//! fourth needs longer lists, because a change that does not fit is dropped without an error.
 
 use arrayvec::ArrayVec;
 

@@ -2,6 +2,10 @@
 //!
 //! The announcement at the start of a connection and the requests have the same encoding in both.
 //! Answers and updates differ.
+//!
+//! The largest announcement must fit `MAX_CONTENT` bytes, and its properties one word of the subset
+//! `nochg`. Otherwise `write_start` fails, and no call is admitted, since the announcement precedes
+//! it.
 
 use arrayvec::ArrayVec;
 

@@ -1,4 +1,11 @@
 //! Answers to calls: replies, errors and property responses.
+//!
+//! Each answer returns the credit of its call and the receives reserved for the reply, even if the
+//! outcome of the call is known already. An answer ends only a call in the state Sent, and removes
+//! an orphan. `chunks` checks the chunks of a reply, and `grouped` a reply in transmissions.
+//! `on_reply` ends a plain reply on a short path, which must have the same effect as `end` in
+//! `ends`. The credit value of an error goes to `RequesterCredits::on_error`, since an error does
+//! not open the credits of a connection.
 
 use core::ops::Range;
 

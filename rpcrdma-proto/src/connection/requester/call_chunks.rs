@@ -1,4 +1,8 @@
 //! The reducible parts and the exposed memory of an outgoing call.
+//!
+//! The regions and their segments are in the order of `Request::exposures`: `Request::regions`
+//! assigns segments to regions by the counts alone. `withdraw` keeps the items and results, because
+//! a call that is retransmitted is planned again from them.
 
 use alloc::vec::Vec;
 

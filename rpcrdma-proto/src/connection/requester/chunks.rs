@@ -1,4 +1,9 @@
-//! The chunks of a call: in its header, and as returned by its reply.
+//! The chunks of a call: in its header, and as returned by its reply (RFC 8166, sections 3.4 and
+//! 4.3).
+//!
+//! `returned` compares a reply with the offered chunks by position, and stores one length for each
+//! offered Write chunk, in the order of the results: the consumer finds the length of a result by
+//! its index. `grouped` has the same functions for calls in transmissions.
 
 use arrayvec::ArrayVec;
 

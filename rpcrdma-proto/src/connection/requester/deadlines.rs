@@ -1,4 +1,9 @@
 //! The deadlines of calls.
+//!
+//! An entry names a time at which `Requester::expire` examines a call. A call may have two entries:
+//! its deadline and, after the loss of its connection, the end of the time for its retransmission.
+//! `expire` decides from the call itself whether the call fails. Each such time of an outstanding
+//! call needs an entry: `Session::poll_timeout` returns the earliest.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;

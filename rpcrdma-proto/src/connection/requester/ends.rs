@@ -1,4 +1,9 @@
 //! Ends of calls: outcomes, timeouts, lost connections, and the release of memory.
+//!
+//! `end` records an outcome and returns the credit of a call that was not sent. `settle` reports
+//! the outcome, or requeues the call, only when neither a Send nor the peer holds memory of the
+//! call: the consumer reuses the memory at the event. A call that still has its credit stays as an
+//! orphan, because only its reply returns the credit.
 
 use super::calls::outstanding;
 use super::queue::Rank;

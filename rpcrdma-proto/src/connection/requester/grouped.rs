@@ -1,4 +1,10 @@
 //! Calls in transmissions of rtrext-02: their headers, and the check of their replies.
+//!
+//! `transfer::group` plans such a call, and `rtr::group_sender` sends the transmissions after the
+//! first. `write` must write exactly the length that `transfer::headers` computes: otherwise
+//! `begin_group` rejects the plan, and the call is planned again without end. Directions and items
+//! are in the order of the results: the responder matches results with directions in that order
+//! (rtrext-02, section 7.4).
 
 use alloc::boxed::Box;
 

@@ -1,4 +1,10 @@
-//! One outgoing call.
+//! One outgoing call: its state, its transfer plan and its memory.
+//!
+//! `Requester` decides all transitions; this module computes what follows from the fields. The
+//! order of `exposures` is that of the chunks in the header, of the segments that the transport
+//! reports, and of `regions`. `header_len` must be the length that `chunks::write` writes, since
+//! `Requester::transmit` compares it with the threshold. `begin` must set each field, because slots
+//! are reused.
 
 use arrayvec::ArrayVec;
 

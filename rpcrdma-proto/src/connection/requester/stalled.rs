@@ -1,4 +1,9 @@
 //! Detection of a peer that answers none of the calls that hold all credits.
+//!
+//! In a stall a message waits for a credit, and each sent call is an orphan or a property request.
+//! A call that the consumer waits for prevents a stall. The session closes a stalled connection
+//! after `Config::unresponsive_timeout`. `admit` and `mark_lacking_credits` set `lacked_credits`,
+//! and each admission clears it first.
 
 use super::request::Request;
 use super::{NO_DEADLINE, RequestKind, Requester};

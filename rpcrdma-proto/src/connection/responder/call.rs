@@ -1,4 +1,9 @@
-//! One incoming call.
+//! One incoming call, and the reply to it.
+//!
+//! `Responder` decides all transitions and stores the checked chunks. `assign_chunks` must run
+//! once, after the reply is planned and before its header and `writes`: it replaces the offered
+//! lengths by those of the results. `scatter` adds to offsets without a check, because segments are
+//! validated when a call arrives. `begin` must set each field, because slots are reused.
 
 use core::ops::Range;
 

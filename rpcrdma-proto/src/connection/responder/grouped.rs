@@ -1,4 +1,11 @@
-//! Calls that arrived in transmissions of rtrext-02, and their replies.
+//! Calls that arrived in transmissions of rtrext-02, and their replies (decision D23 of
+//! `spec/README.md`).
+//!
+//! `transfer::group` plans a reply, and `rtr::group_sender` sends the transmissions after the
+//! first. `write_group` must write exactly the length that `transfer::headers` computes: otherwise
+//! `begin_group` fails, and the reply blocks the queue. There is one item for each direction of the
+//! call, in the same order. `only_retained` counts the calls in the state Retained: `is_idle`
+//! relies on it. `retained` is in the order of expiry, since `drop_retained` reads only its front.
 
 use alloc::boxed::Box;
 

@@ -1,4 +1,9 @@
 //! The chunks and directions that an incoming call offers.
+//!
+//! Only validated segments may be stored, because the RDMA Writes of the reply rely on it:
+//! `offered` in `responder`, or `rtr::reassembly`, validates them. `segments` has one run for each
+//! Write chunk or direction, then one for the Reply chunk: `chunks` assigns segments by the counts
+//! alone.
 
 use alloc::vec::Vec;
 

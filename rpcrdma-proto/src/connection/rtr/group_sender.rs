@@ -1,4 +1,9 @@
 //! The sender of a message in transmissions of rtrext-02. No other message is sent between them.
+//!
+//! The requester or the responder writes the first header; this module writes the others and
+//! returns the bytes of each. `placement::Layout` decides where data go. The layout is computed
+//! anew for each transmission, so nothing it depends on may change after `new`: `structure` is a
+//! copy. `payload_pieces` is valid until the next call of `next`.
 
 use core::ops::Range;
 
@@ -160,7 +165,8 @@ impl GroupSender {
         }
     }
 
-    /// Writes the header of the next transmission; `None` if the buffer is too small.
+    /// Writes the header of the next transmission. Returns `None` if the buffer is too small; the
+    /// transmission is then skipped, and a later call returns the one after it.
     pub(in crate::connection) fn next(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         self.advance();
         let last = self.last.as_ref()?;

@@ -1,4 +1,7 @@
-//! Writes headers of rtrext-02.
+//! Writes headers of rtrext-02 (section 9).
+//!
+//! The content of an operation has at most `MAX_INFO` bytes. `transfer::headers` computes the
+//! lengths that the headers must have; the plan of a message relies on them.
 
 use crate::connection::optional_header::OptionalHeader;
 use crate::transfer::headers::MAX_INFO;

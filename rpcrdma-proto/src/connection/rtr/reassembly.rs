@@ -1,4 +1,11 @@
-//! Reassembly of a group of transmissions of rtrext-02.
+//! Reassembly of a group of transmissions of rtrext-02 (sections 4.2 and 9).
+//!
+//! This module checks the order, XID, direction and section of each transmission, and holds the one
+//! incomplete group. `items` and `directions` check the rest. `session::groups` returns credits,
+//! sends reports and frees buffers. The session must call `abandon` for a message that interrupts a
+//! group, since `request` and `reply` do not examine a waiting group. After an error or `abandon`
+//! the session must call `take_abandoned` before the next transmission, because `begin` clears the
+//! list of kept buffers.
 
 mod directions;
 mod items;

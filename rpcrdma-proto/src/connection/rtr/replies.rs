@@ -1,4 +1,8 @@
 //! The responder's part of rtrext-02: calls that arrived in transmissions, and their replies.
+//!
+//! This module holds the records; `responder::grouped` decides. A record has the slot and the key
+//! of its call in the slab of the responder. `Responder::vacate` must remove the record with the
+//! call, because `xids` would keep the entry of the slot.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,4 +1,11 @@
 //! The connection of a session: how it begins and ends, and its version.
+//!
+//! This module decides when a client connects and with which delay, and applies each transition of
+//! `ConnState`. `crate::version` has the table of the negotiation; of its actions only `Close` has
+//! an effect here. `decides_version` tells the caller to retransmit, and `lost` remembers the
+//! version of the peer. `connected` and `lost` must reset each part that belongs to one connection.
+//! `connected` rejects a connection while a call or a reply holds memory of an earlier one
+//! (`is_settled`).
 
 use super::{Session, SessionConnectError};
 use crate::connection::config::Role;

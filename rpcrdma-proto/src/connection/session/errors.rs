@@ -1,4 +1,9 @@
 //! Errors that arrive, and messages that are refused.
+//!
+//! `Refusal::action` decides whether a refused message is answered or dropped. This module counts
+//! refused messages and queues answers in `pending_errors`, which `outgoing` sends. `answer` bounds
+//! the queue, and leaves a place for each served call: `refuse_served` relies on that place and
+//! does not check the length.
 
 use super::Session;
 use crate::connection::config::Config;

@@ -1,4 +1,11 @@
-//! Messages in transmissions of rtrext-02: receiving, sending and error reports.
+//! Messages in transmissions of rtrext-02: receiving, sending and error reports (decisions D19 to
+//! D28 of `spec/README.md`).
+//!
+//! `connection::rtr::reassembly` checks and collects transmissions. This module applies the outcome
+//! to credits, receive buffers and reports. Each transmission of a request takes a credit on
+//! arrival. A path that does not serve the request must return the credits of all its transmissions
+//! (`drop_all`), and free the kept buffers (`free_abandoned`) before the next transmission arrives,
+//! which clears the list of buffers.
 
 use alloc::boxed::Box;
 

@@ -1,4 +1,11 @@
 //! Messages and completions that the transport reports.
+//!
+//! This module decides the direction of each message and which part of the session handles it.
+//! `crate::header` parses a message, and `errors` handles a message that breaks a rule. A method
+//! must return `Kept` exactly if an action or an event refers to the buffer, or a waiting group
+//! holds the buffer: the transport reposts only free buffers. The short path of
+//! `received_in_segments` skips the checks of invalidation and of rtrext-02, so a message to which
+//! either applies must not take it.
 
 use core::ops::Range;
 

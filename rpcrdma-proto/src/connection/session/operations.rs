@@ -1,4 +1,9 @@
 //! Operations of Version Two: properties, and those that the consumer has registered.
+//!
+//! This module checks the direction and the payload of an operation, and applies the effect to the
+//! receives and the events. `exchange` owns the requests in progress and decides requested changes.
+//! `incoming` passes transmissions of rtrext-02 to `groups` instead. A ROPT_REQPROP takes a credit,
+//! which its answer returns; `properties_arrived` returns the credit of a malformed one.
 
 use super::{BufferDisposition, Session};
 use crate::connection::config::Role;

@@ -1,4 +1,10 @@
 //! The output that the transport polls.
+//!
+//! This module decides the order of messages, when waiting calls are admitted, and how many
+//! receives must be posted (`receives`). `requester`, `responder` and `exchange` write the headers.
+//! Nothing interrupts an incomplete group of transmissions. No other message is written while
+//! receives are missing. `has_nothing_to_send` must cover each queue that `transmit` reads, because
+//! `poll_transmit` and `is_at_rest` rely on it: a message in any other queue is never sent.
 
 use super::Session;
 use crate::connection::config::Role;
@@ -96,7 +102,8 @@ impl Session {
     /// `Config::send_size` bytes, or 4096 if that is less. If there is no message, check
     /// [`has_actions`](Self::has_actions).
     ///
-    /// The order is: errors, properties, replies, calls.
+    /// The order is: the rest of a group of transmissions, errors, reports of broken groups,
+    /// operations of properties and of the consumer, replies, calls.
     // spec: v2-5-c, v2-5-d
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {

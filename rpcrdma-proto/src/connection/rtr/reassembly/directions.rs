@@ -1,4 +1,8 @@
-//! The directions of a request about its reply.
+//! The directions of a request about its reply (rtrext-02, section 7.4).
+//!
+//! `take` validates the segments, on which the responder relies when it writes results. Spans must
+//! be in order and must not overlap: `transfer::results` matches results with directions in one
+//! pass.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -1,4 +1,10 @@
-//! The items that were removed from the Payload stream of a group.
+//! The items that were removed from the Payload stream of a group (rtrext-02, sections 6.2 and
+//! 7.3).
+//!
+//! `excised` reads the first header: a place then has the number of a target in `buffer`. `placed`
+//! replaces this number when the group is complete, before `ReassembledMessage::finish`. Each byte
+//! of a target belongs to one item (decision D30). The range in a report contains the rejected
+//! value only if the value is misaligned (decision D25).
 
 use alloc::vec::Vec;
 
