@@ -1,4 +1,8 @@
 //! The codecs that the benchmark compares.
+//!
+//! `table` has a column for each codec of [`Codec::LIMITS`] and [`Codec::OTHERS`];
+//! [`Codec::Generated`] is the base of its ratios. [`Codec::name`] is a part of the names of jobs,
+//! which `.ci/instructions` and `benches/instructions.txt` have.
 
 /// A codec that the benchmark compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

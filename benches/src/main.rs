@@ -6,7 +6,7 @@
 //! - `engine`: measures null RPCs through the engine alone, and prints a table of its own;
 //! - `list`: prints the name of every job in this process, for `count`;
 //! - `count JOB TIMES`: runs one job TIMES times and prints nothing, for a tool that counts
-//!   instructions.
+//!   instructions (`.ci/instructions`).
 
 #![forbid(unsafe_code)]
 

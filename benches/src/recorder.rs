@@ -1,4 +1,4 @@
-//! A recorder of plain atomics, for the minimum cost of metrics.
+//! A recorder of plain atomics, for the minimum cost of metrics, which `.ci/metrics-cost` limits.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,4 +1,10 @@
 //! Incoming FPDUs: their payload is placed first, and events follow once the CRC is verified.
+//!
+//! The caller does what `advance` returns before it calls `advance` again. The receiver itself
+//! checks an RDMA Read Response against the oldest sink (`read_posted`): `rpcrdma-verbs` does not
+//! check it again. `head` and `inner` keep the headers of an FPDU until its end, since a Terminate
+//! carries them. The stream has no markers, as `mpa` requires none of the peer. `stream` owns what
+//! concerns both directions.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,10 @@
 //! Connection setup: MPA's request and reply (RFC 5044, section 7.1; RFC 6581).
+//!
+//! This end requires no markers, since `fpdu_receiver` cannot read them, and sends them if the peer
+//! requires them. [`MpaEstablished`] is all that `stream` gets from the setup. No byte behind a
+//! reply is consumed: `connecting` of the iWARP provider reads [`MpaInitiator::missing`] bytes at
+//! most, and leaves the FPDUs to the stream. RFC 6581, section 9, rules the depths and the
+//! ready-to-receive messages.
 
 use std::fmt;
 

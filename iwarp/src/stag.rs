@@ -1,4 +1,9 @@
-//! STags: the memory that a peer may access.
+//! STags: the memory that a peer may access (RFC 5040, section 8.1.1; RFC 5041, section 8.3).
+//!
+//! [`StagTable`] is for users of this crate without a table of keys; `rpcrdma-verbs` has its own,
+//! and uses [`StagAccess`] and [`StagError`] alone. `fpdu_receiver` maps each error to the code of
+//! a Terminate. The table does not own memory: its user removes an STag before it frees the memory,
+//! and when `IwarpEvent::Received` names it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -71,7 +76,7 @@ impl StagTable {
         Self::default()
     }
 
-    /// Assigns an STag to memory. An STag is never 0. Returns `None` if more than 2^31 are in use.
+    /// Assigns an STag to memory. An STag is never 0. Returns `None` if 2^31 are in use.
     pub fn insert(&mut self, region: StagRegion) -> Option<u32> {
         // rfc: 5040-8.1.1-i, 5040-8.1.1-j
         while self.regions.len() < 1 << 31 {

@@ -1,4 +1,8 @@
-//! The Terminate Message.
+//! The Terminate Message (RFC 5040, section 4.8).
+//!
+//! `fpdu_receiver`, `mpa` and the iWARP provider select the codes; `of_segment` decides which
+//! headers a Terminate carries. `tests/codes.rs` compares [`TerminateCode::ALL`] with the tables of
+//! the RFCs, in their order. `stream` recognizes an error of MPA by its layer.
 
 use crate::segment::{READ_REQUEST_LEN, header_len};
 

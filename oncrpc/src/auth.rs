@@ -1,4 +1,9 @@
 //! Credentials: the identity of the caller (RFC 5531, section 8).
+//!
+//! A handler gets the identity that the client claims: [`Credentials::decode`] checks the format
+//! alone. Flavors that check an identity are in `client_security` and `server_security`.
+//! [`Credentials::None`] is also the encoding of an empty verifier for `request` and
+//! `server_security`.
 
 use xdrgen_runtime::{Array, Decode, Encode, Error};
 

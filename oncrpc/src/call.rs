@@ -1,4 +1,9 @@
 //! Calls, from the arguments of a client to its results.
+//!
+//! Generated clients create a [`Call`], which becomes a `Request` of a transport when it begins: by
+//! [`Call::reply`] or [`Call::begin`], or when it is awaited. Its span begins here, too. This
+//! module counts a call that fails without a reply, `reply` one with a reply, and a transport with
+//! drivers its failed calls (`count_failed_call`). A call whose future is dropped is not counted.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};

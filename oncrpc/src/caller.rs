@@ -1,4 +1,9 @@
 //! The backward direction: calls from a server to a client over the client's connection.
+//!
+//! The state only advances: a handler, on any thread, takes the caller; then the transport notices
+//! it. `dispatcher` of `rpcrdma-verbs` calls `begin_readiness` after it has polled a handler, and
+//! sends no backward call before; `tcp::backward` only reads `is_taken`. A handler may keep the
+//! channel: the transport must close it, or drop its [`Submissions`], when the connection ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -2,6 +2,11 @@
 //!
 //! A [`Channel`] puts calls into a queue that a runner empties: a task, or a thread of its own,
 //! that drives a transport. The queue, and a slot for each call, are all that the two ends share.
+//! Runners own deadlines, retransmission and the limit of calls in flight: `calls` for TCP and
+//! `loopback`, `rpc_transport` of `rpcrdma-verbs` for RDMA. Each call ends exactly once, at the
+//! latest when its [`Submission`] is dropped. This module calls wakers and ends submissions without
+//! its locks, since a waker may use the channel again. A runner must accept the cancellation of an
+//! ended call.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -54,12 +59,12 @@ struct State {
     cancelled: Vec<CallId>,
     next: u64,
     ending: Option<Ending>,
-    /// The error of calls that are made after the runner has ended.
+    /// The error of new calls after a `close` or the end of the runner. It prevails over `ending`.
     closed: Option<CallErrorKind>,
     runner: Option<Waker>,
 }
 
-/// The end of a channel.
+/// The end of a channel. The later variant prevails: `Queue::end` takes the maximum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Ending {
     /// When the calls in flight have ended.
@@ -376,7 +381,8 @@ impl Submission {
         self.sent
     }
 
-    /// Ends the call with its reply.
+    /// Ends the call with its reply, which the security flavor of the call checks and opens first.
+    /// If the check fails, the call ends with its error.
     pub fn succeed(self, reply: ReceivedMessage) {
         match self.request().open(reply) {
             Ok(reply) => self.slot.complete(Ok(reply)),

@@ -1,7 +1,9 @@
 //! The limits of a server that runs, which its operator may replace.
 //!
 //! Each number is read by itself, without a lock: while limits are replaced, a call may find some
-//! of the old and some of the new ones.
+//! of the old and some of the new ones. `control` replaces the numbers, then the budgets, and then
+//! notifies `replaced`. `permit` creates the future of `replaced` before it reads a number, so that
+//! it misses no change.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;

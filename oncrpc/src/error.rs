@@ -1,4 +1,9 @@
 //! The errors of calls.
+//!
+//! A caller may repeat a call that is [`Execution::NotExecuted`]: a runner must report this only if
+//! it has sent no byte of the call (`channel::Submission::set_sent`), and `reply` only for a status
+//! that excludes the execution. `metering` counts a kind that `CallOutcome` does not name as
+//! `failed`. This module also has the texts of [`ReplyStatus`].
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -1,4 +1,9 @@
 //! The headers of calls and replies (RFC 5531, section 9).
+//!
+//! [`decode_call`] decides which messages are dropped, and which are answered before `router` looks
+//! at their program. `request` appends the credential and the verifier to the output of
+//! [`encode_call`]. [`ReplyStatus::encode`] writes an empty verifier: `server_security` replaces it
+//! at bytes 12 to 20. `channel` reserves the 24 bytes of a successful header (`REPLY_HEADER`).
 
 use xdrgen_runtime::{Decode, Decoder, Encode, Error, ErrorKind};
 

@@ -1,4 +1,9 @@
 //! Memory for outgoing items.
+//!
+//! A transport with memory of its own implements [`ItemMemory`]: `rpc_transport::message` of
+//! `rpcrdma-verbs`. A buffer that [`ItemMemory::take`] returns must have the requested length, and
+//! nothing else may share it, or [`ItemBuf`] gives its user no bytes to write. Without such memory
+//! the buffer is plain, so that a caller always gets one.
 
 use std::fmt;
 use std::sync::Arc;

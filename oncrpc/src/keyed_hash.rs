@@ -1,4 +1,9 @@
 //! A keyed hash of long messages. The standard library's hash takes a millisecond for 1 MiB.
+//!
+//! `reply_cache` takes calls with equal hashes and lengths, of one caller and with one XID, for the
+//! same call, and compares no bytes. It relies on a hash that does not depend on the boundaries of
+//! the pieces, since a retransmission may transfer its items in another way. Each [`KeyedHash`] has
+//! a key of its own: its hashes mean nothing to another.
 
 use std::hash::{BuildHasher as _, RandomState};
 

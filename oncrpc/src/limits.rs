@@ -1,4 +1,9 @@
 //! The limits of a server.
+//!
+//! This module has the numbers alone: `current_limits` has those in force, and must store each
+//! field of [`ServerLimits`] in `replace`, too; `control` and `permit` enforce them. The counters
+//! of `permit` and `control` take a [`Limit`] as index: [`Limit::ALL`] has every variant, in the
+//! order of their declaration. `docs/limits.md` and `docs/metrics.md` have the names and the texts.
 
 use std::fmt;
 use std::time::Duration;

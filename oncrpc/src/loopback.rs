@@ -1,4 +1,8 @@
 //! A channel to services in the same process, for tests of their clients.
+//!
+//! Handlers have no deadline, and no reply cache, as the peer has no address. The handler of a
+//! cancelled call continues. A shutdown of the channel drops the handlers that wait. `tcp` uses
+//! [`wait`], too.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,5 +1,11 @@
 //! Bodies of calls and replies: a stream of XDR, and items that a transport may transfer
 //! separately.
+//!
+//! Positions ascend, and count with all items and their padding in place: in a [`Body`] from its
+//! start, in a [`ReceivedMessage`] from the start of the RPC header. `tcp::outbox` and
+//! `rpc_transport::message` of `rpcrdma-verbs` split the stream by them. [`Body::items`] and
+//! [`Body::short_items`] together have one element for each item of results: their order assigns
+//! the Write chunks of the client (RFC 8166, section 4.3.2.1).
 
 use std::ops::Range;
 

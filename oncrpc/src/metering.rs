@@ -1,4 +1,9 @@
 //! Metrics of calls (the feature `metrics`). Without the feature all of this is empty.
+//!
+//! `router` counts at the server, `call` and `reply` at the client. Numbers are passed as closures,
+//! which are not called without the feature. [`CallOutcome::Failed`] is the last outcome:
+//! `procedures` has its number as the length of an array. `publish` has the gauges and counters of
+//! servers and reply caches, which are read when the user asks.
 
 #[cfg(feature = "metrics")]
 mod describe;

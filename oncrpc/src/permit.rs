@@ -2,7 +2,12 @@
 //!
 //! Each connection has a fixed minimum. When it needs more, it takes calls and bytes from its
 //! peer's budget and from the server's, and returns them later. So a connection with short messages
-//! and handlers that do not wait touches no shared state per call.
+//! and handlers that do not wait touches no shared state per call. A connection takes from its
+//! peer's budget first: while it waits for that, it holds nothing of the server's. `control`
+//! creates the budgets, and replaces their limits. Only `ready` and `reserve` wait: what was read
+//! already counts even beyond the limits. The transports (`tcp::connection`, `admission` of
+//! `rpcrdma-verbs`) must poll these futures again and call `trim` when a call has ended or a reply
+//! was sent, since neither wakes them.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -237,6 +242,7 @@ struct State {
     calls: usize,
     /// Bytes of the calls in flight.
     call_bytes: usize,
+    /// The calls and the units of memory that are taken from both budgets.
     taken_calls: usize,
     taken_units: usize,
 }
@@ -525,7 +531,8 @@ impl ConnectionPermit {
         }
     }
 
-    /// Returns what the connection no longer needs.
+    /// Returns to the budgets what the connection no longer needs. A transport calls this after a
+    /// call has ended or a reply was sent.
     pub fn trim(&self) {
         let mut state = self.0.lock();
         if state.taken_calls > 0 || state.taken_units > 0 {
@@ -594,7 +601,7 @@ impl fmt::Debug for LimitCounter {
     }
 }
 
-/// A call in flight.
+/// Counts a call as in flight until it is dropped. It may outlive the permit of its connection.
 pub struct CallPermit {
     connection: Arc<PermitState>,
     bytes: usize,

@@ -1,4 +1,9 @@
 //! Procedures, and the limits of their replies.
+//!
+//! `xdrgen` (`emit::methods`) generates the implementations of [`Method`], and has a copy of
+//! [`MAX_REPLY_ITEMS`] (`check::reply_items`). A transport over RDMA provides no more memory than
+//! [`ReplyLimits`] says, so that a longer reply fails. `request` and `router` decide by the
+//! idempotence of a procedure about retransmission and the reply cache.
 
 use std::fmt;
 

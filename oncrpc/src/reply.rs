@@ -1,4 +1,8 @@
 //! Replies, from the message to results.
+//!
+//! `read_reply` is the only decoder of replies. It decides the error of a reply without results and
+//! whether the server executed the call, by which callers decide whether to repeat it. It counts
+//! the call in the metrics; `call` counts calls without a reply.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -38,7 +42,8 @@ impl<P: Method> Reply<P> {
         }
     }
 
-    /// Decodes the results, and passes them to a function.
+    /// Decodes the results, and passes them to a function. Each read counts the call in the
+    /// metrics, and records its status in its span.
     ///
     /// # Errors
     /// The status of the reply is not success; or `Decode` if the reply does not match the schema.

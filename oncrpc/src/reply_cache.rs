@@ -1,5 +1,10 @@
 //! The reply cache: a retransmitted call is answered with the reply of its first execution, and is
 //! not executed again.
+//!
+//! `router` decides which calls are looked up: those of procedures that are not idempotent. It must
+//! execute a new call to its end: if an [`ExecutingCall`] is dropped without `finish`, the next
+//! retransmission is executed. `shard` has the entries and their bounds, which do not apply to
+//! calls in execution. The lock of a shard is not held while wakers are called.
 
 mod config;
 mod shard;

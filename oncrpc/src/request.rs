@@ -1,4 +1,9 @@
 //! Requests: calls in the form that a transport takes.
+//!
+//! [`Request::resend_window`] and [`Request::needs_reply_cache`] are the rule of retransmission,
+//! which `calls` follows for TCP, and `rpc_transport` of `rpcrdma-verbs` passes to the engine. A
+//! retransmission keeps its XID, and `encode` is called for each transmission anew, as a security
+//! flavor numbers them. `channel::Submission` calls `open` once for each reply.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,12 @@
 //! The programs at one address, and the dispatch of messages to them (RFC 5531, sections 8 and 9).
+//!
+//! Transports call `serve` or `serve_local` for each message, and send the reply. Its steps have a
+//! fixed order: a security flavor returns the call in plain form (`server_security`); a call for no
+//! handler is answered, without the reply cache; `reply_cache` answers a retransmission; the
+//! handler runs until its deadline. So the cache has plain replies, as each transmission of a
+//! protected call differs. If the future is dropped before its end, a retransmission executes the
+//! call again: transports keep it after the loss of a connection. `service` has the traits of
+//! services and the status of a failed handler, `header` has the format of replies.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};

@@ -1,4 +1,9 @@
 //! Security flavors at the server, such as RPCSEC_GSS (RFC 2203).
+//!
+//! `router` calls [`open`] before it looks at a call, and [`seal`] with the reply. Between them the
+//! call is plain: it has the credentials that the flavor returns, and no verifier. So handlers and
+//! the reply cache know nothing of flavors. A call of a flavor that is not registered is served
+//! unchecked. `with_verifier` replaces the empty verifier of a reply that `header` encodes.
 
 use std::fmt;
 use std::sync::Arc;

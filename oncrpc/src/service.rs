@@ -1,4 +1,11 @@
 //! Services: the context of a server's handlers, and the traits that generated code implements.
+//!
+//! `xdrgen` (`emit::services`) generates the implementations of [`Dispatch`] and [`LocalDispatch`]
+//! and their uses of [`IncomingCall`] and [`ReplyWriter`], and changes with these. `router` selects
+//! the service of a call and enforces the deadline. A transport creates one [`Peer`] for each
+//! connection. If it sets [`Peer::status`], it must close that status at the end of the connection:
+//! while it is open, `reply_cache` takes an equal call over another connection for another
+//! client's.
 
 use std::error::Error as StdError;
 use std::fmt;

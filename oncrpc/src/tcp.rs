@@ -74,7 +74,8 @@ fn set_options(stream: &TcpStream, keepalive: Option<Duration>) -> io::Result<()
     Ok(())
 }
 
-/// Polls a future once.
+/// Polls a future once. Its callers drop only futures that lose nothing then, such as those of
+/// `Submissions::event` and `Outbox::write`.
 async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }

@@ -1,4 +1,8 @@
 //! Real messages, as values of generated types.
+//!
+//! Each module adds the jobs of all codecs of this process for its messages; `peers` finds the
+//! messages by their names. A sum here covers the same fields as `visit` of its module in `hand`:
+//! `message::Message` compares the two.
 
 mod bulk;
 mod call;

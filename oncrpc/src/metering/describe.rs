@@ -1,4 +1,5 @@
-//! What each metric is, for the recorder.
+//! Describes the metrics of this crate to the recorder. The names of the counters and gauges are
+//! those of `publish`, and change together with them and with `docs/metrics.md`.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 

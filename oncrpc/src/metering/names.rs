@@ -1,4 +1,5 @@
-//! The names of the metrics. `docs/metrics.md` lists them.
+//! The names of the metrics of calls. `docs/metrics.md` lists them. `procedures` takes an element
+//! by `End`: the client's name is the first. `publish` has the other names.
 
 /// Calls by `program`, `version`, `procedure` and `status`.
 pub(super) const CALLS: [&str; 2] = ["rpc_client_calls_total", "rpc_server_calls_total"];

@@ -1,5 +1,7 @@
 //! Handles of the metrics of each procedure. They are looked up without a lock, and bounded, since
-//! a peer may send any procedure number.
+//! a peer may send any procedure number. A slot is never freed. Handles are created at their first
+//! use and kept: a recorder that is installed later gets nothing of them. A procedure without a
+//! name, or without a free slot, counts as `other`.
 
 use std::sync::OnceLock;
 use std::time::Duration;

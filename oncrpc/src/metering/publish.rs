@@ -1,4 +1,6 @@
-//! Publishes existing counters as metrics, when the user asks for it.
+//! Publishes existing counters as metrics, when the user asks for it. `describe` and
+//! `docs/metrics.md` have the same names. Values are absolute: each control and each cache needs a
+//! name of its own.
 
 use metrics::{counter, gauge};
 

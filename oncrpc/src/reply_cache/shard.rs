@@ -1,4 +1,9 @@
 //! A shard of a reply cache: its calls, their replies, and the bounds of both.
+//!
+//! `order` has one element for each entry that is not in progress, and `bytes` is the sum of the
+//! sizes of these entries. `callers` has one element for each entry whose key has a number. So only
+//! `remove` removes an entry, and only `expire` calls it for an entry that is in `order`. No timer
+//! runs: `begin` and `finish` call `expire`.
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::net::SocketAddr;

@@ -1,4 +1,8 @@
 //! A connection that a server has accepted, before it is served.
+//!
+//! `server` admits it, and passes it to a task, or to a thread with its own runtime (`threads`). So
+//! it is `Send`, and `serve` creates all state of the connection there. The permit counts the
+//! connection until its last handler has ended, even after `serve`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,9 @@
 //! Backward calls: a server's calls over the connection of its client.
+//!
+//! `connection` owns the calls of its client. It calls `begin_calls` before each wait, `set_sent`
+//! with each call of which a byte is written, and `lose_connection` at the end. `begin_calls`
+//! updates `awaited`: while it is true, the connection reads beyond its limits, since a handler may
+//! wait for a reply behind calls that exceed them. `changed` may be dropped at any time.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,10 @@
 //! The client: a runner that connects and reconnects.
+//!
+//! It decides when it connects, from which local port, and how long calls wait for it. `calls`
+//! decides which calls of a lost connection are sent again, and `dial` makes one attempt. Each new
+//! stream passes through `connected`, which fails the calls that need the server's reply cache if
+//! the local port has changed. A lost connection is reset, so that the next one can have its port
+//! at once. Without a call the client does not reconnect: meanwhile its server cannot call it.
 
 use std::fmt;
 use std::future::Future;

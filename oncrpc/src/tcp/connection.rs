@@ -1,4 +1,11 @@
 //! A connection of a server: it reads calls, begins their handlers, and sends the replies.
+//!
+//! One task runs it. `permit` delays the reading of calls beyond the limits; while the client owes
+//! replies, calls are read all the same and parked, and too many parked calls end the connection.
+//! Each turn of the loop polls the reader and the permit again, and replies and written bytes lead
+//! to `count_outgoing`, as `permit` requires. The future of the reader holds a part of a record,
+//! and lives as long as the loop. A draining connection accepts no call, and ends when the accepted
+//! ones are answered.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

@@ -1,4 +1,7 @@
 //! Connecting to a server, from the local port of the connection before.
+//!
+//! A server's reply cache identifies a client by this port. `client` decides by `any_port` whether
+//! another port will do, and fails the calls that need the cache if the port has changed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

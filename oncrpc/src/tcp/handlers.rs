@@ -1,4 +1,9 @@
 //! The handlers of one connection: of a server, or of a client's services.
+//!
+//! A handler that has begun runs to its end, even without its connection, so that the reply cache
+//! has its reply. `handlers_end` counts the owners of a router to wait for such handlers: only its
+//! own server, connections and handlers may own it. The callers limit the number of calls:
+//! `connection` with the guard of each call, `client` with `max_served`.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,9 @@
 //! Outgoing records: many are sent in one system call, and items without a copy.
+//!
+//! Records leave in the order of their addition. The owner passes the result of each `write` to
+//! `advance` before anything else: `advance` reports the calls of which a first byte is written,
+//! and `calls` must know them before it decides about a retransmission. `memory` is what
+//! `connection` counts for the limits.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

@@ -1,5 +1,10 @@
 //! Record marking: a record is one or more fragments, each behind its length (RFC 5531, section
 //! 11).
+//!
+//! An [`Intake`] decides when a record is read: servers apply their limits (`connection`), clients
+//! apply none. The memory of a record grows with the bytes that arrive, and not with the length
+//! that a peer claims. The future of `read_next` holds a part of a record: `connection` and
+//! `client` pin it outside their loops, and keep it until the connection ends.
 
 use std::future::Future;
 use std::io;

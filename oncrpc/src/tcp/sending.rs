@@ -1,4 +1,8 @@
 //! Moves calls to an outbox, and matches their replies, at either end.
+//!
+//! `push_calls` marks no call as sent: `client` and `connection` do so when `Outbox::advance`
+//! reports its first written byte. They also decide about records that are no replies to open
+//! calls.
 
 use super::outbox::Outbox;
 use crate::calls::Calls;

@@ -1,4 +1,8 @@
 //! The server: it accepts connections, which tasks or threads serve.
+//!
+//! `control` decides which peers may connect. The order of the end is fixed: the listener closes;
+//! the drop of `Open` drains the connections, and a message to each closes it on shutdown; then
+//! handlers of lost connections end. `connection` acts on both signals (`Ends`).
 
 use std::future::Future;
 use std::io;
