@@ -1,4 +1,10 @@
 //! The abstract syntax tree. Names are unresolved and values not computed; every node has its span.
+//!
+//! `parse` creates it; `extend` and `supply` move definitions between specifications; `check`
+//! lowers it to `ir`. `check::symbols` identifies an inline type by its span, and a member of an
+//! enum by that of its name, so no two of them have the same span. A new node that refers to a name
+//! needs a case in [`visit_references`], or `supply` does not find the definition; one that defines
+//! a name needs a case in [`Definition::names`].
 
 use crate::source::Span;
 
@@ -53,7 +59,8 @@ pub struct Inactive {
 pub struct Definition {
     /// The name that it defines.
     pub name: Ident,
-    /// The span from the keyword to the semicolon.
+    /// The span from the keyword to the semicolon. That of a `#define` or `%#define` is its line,
+    /// by which `check::symbols` recognizes it.
     pub span: Span,
     /// The body.
     pub kind: DefinitionKind,
@@ -488,7 +495,8 @@ impl UnionBody {
     }
 }
 
-/// Calls `visit` with the name and the span of every reference to a type or a value.
+/// Calls `visit` with the name and the span of every reference to a type or a value, including
+/// those of inline types.
 pub fn visit_references<'a>(definition: &'a Definition, visit: &mut impl FnMut(&'a str, Span)) {
     match &definition.kind {
         DefinitionKind::Const { ty, value } => {

@@ -1,5 +1,13 @@
 //! Runs one compilation from files to a schema: extract, errata, parse, check and lower, then emit
 //! and format.
+//!
+//! This module decides the order of the phases; each phase decides its own rules. For each module,
+//! `extend::merge` precedes `supply::Needs`, which finds missing names in the merged definitions.
+//! `check::analyze` runs once, after the last module. The inputs keep the order of the
+//! configuration, in which a module follows the modules that it uses. `Loaded::read` reads all
+//! files; `Loaded::compile` must read no file and change no part of `Loaded`, because
+//! [`useless_errata`] compiles one `Loaded` many times. `check_input` checks the settings that name
+//! no XDR, such as paths and `uses`; `check` checks the others.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -106,6 +114,10 @@ impl Compilation {
 /// Finds errata that silence no diagnostic. Each erratum in turn is left out and the documents are
 /// compiled again; an erratum is useless if the new compilation reports nothing that the full one
 /// does not. The cost is one compilation for each erratum.
+///
+/// Returns the compilation with all errata. A [`Code::ErratumUseless`] for each useless erratum
+/// follows its sorted diagnostics. Files that documents include are searched only once, with all
+/// errata applied.
 #[must_use]
 pub fn useless_errata(config: &Config) -> Compilation {
     let mut diagnostics = Diagnostics::new(config.levels.clone());

@@ -1,6 +1,11 @@
 //! The settings of a compilation. A build script sets them by this builder, and `manifest` reads
-//! them from a file: a new setting needs a key there. `compilation` and `check` report settings
-//! that are invalid.
+//! them from a file: a new setting needs a key there, except `out_dir` and `edited`. A setting that
+//! names an input file also needs a line in `driver`, by which cargo watches the file.
+//!
+//! The builder checks no value except the code of [`Config::lint`]. `compilation` and `check`
+//! report settings that are invalid, so each method accepts any text. The order of modules and
+//! documents has a meaning: a module may use only earlier modules, and an extension extends earlier
+//! documents.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -162,7 +167,8 @@ impl Config {
     }
 
     /// Reads `content` in place of the file at `path`, whether it is a document or an included
-    /// file. An editor uses this for text that is not saved yet. The file need not exist.
+    /// file. An editor uses this for text that is not saved yet. A document need not exist as a
+    /// file; an included file must exist, because the search for it looks at the disk.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};

@@ -1,4 +1,10 @@
 //! Typed diagnostics: the code, the level, the message and the suggested fixes of each defect.
+//!
+//! The name of a [`Code`] is an interface: manifests, options of `xdrgen`, JSON and SARIF contain
+//! it. A new code needs an example in `tests/diagnostics.rs`, from which that test writes
+//! `docs/lints.md`. [`Diagnostics::report`] alone applies the levels. The method also drops a
+//! diagnostic whose code, span and message equal those of an earlier one: the parser relies on that
+//! where it backtracks. `report` decides the form in which users see a diagnostic.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -425,7 +431,7 @@ impl Diagnostics {
         self.list.iter().any(Diagnostic::is_error)
     }
 
-    /// Returns all diagnostics, sorted by document and position.
+    /// Returns all diagnostics, sorted by document and position. Those without a span come first.
     #[must_use]
     pub fn into_sorted(self, sources: &SourceMap) -> Vec<Diagnostic> {
         let mut list = self.list;

@@ -1,4 +1,10 @@
 //! The entry points for a build script, and its output for cargo.
+//!
+//! `compilation` decides what a run reads and writes. Cargo runs a build script again only after a
+//! change of a file that `print_directives` prints, so a setting that names another input file, or
+//! another kind of file that `compilation` reads, needs a line there. `Config::compile` prints the
+//! directives before it writes the files: cargo then watches the inputs of a failed compilation
+//! too.
 
 use std::path::PathBuf;
 

@@ -11,10 +11,11 @@
 //! reason = "The name and the type are swapped."
 //! ```
 //!
-//! `old` is part of the XDR of that line, without the draft's `///`. If `old` has several lines,
-//! the first must be part of the line that `line` names; each further line, trimmed, must be part
-//! of the next line of the text. If `new` has several lines, all of them replace that one line.
-//! Errata are applied in file order during extraction: see [`crate::extract::extract`].
+//! `old` is part of the XDR of that line, without the draft's `///`, and occurs there once. If
+//! `old` has several lines, the first must be part of the line that `line` names; each further
+//! line, trimmed, must be part of the next line of the text. If `new` has several lines, all of
+//! them replace that one line. This module checks the form of an errata file. `extract::patch`
+//! compares `old` with the document: [`crate::extract::extract`] applies errata in file order.
 
 use std::ops::Range;
 

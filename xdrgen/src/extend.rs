@@ -3,6 +3,11 @@
 //! A document that extends a published specification repeats an enum with its new members, a union
 //! with its new arms, or a program with its new procedures. Or it contains only members and arms,
 //! below a comment such as `/* to be added to enum nfsstat4 */`.
+//!
+//! An equal repetition is dropped. A definition, a member or an arm that differs stays, and `check`
+//! reports it as a second one. A procedure is compared by its name alone, and a second `default`
+//! arm is dropped. [`merge`] runs before `supply::Needs`, which reads the merged definitions, and
+//! leaves no fragment behind.
 
 use std::collections::{HashMap, HashSet};
 

@@ -4,6 +4,11 @@
 //! for C, and names the header that rpcgen generates from `b.x`: the compiler takes the definitions
 //! of `b.x` that a module needs. A header without XDR, such as `<stdio.h>`, is not found, which is
 //! not a defect.
+//!
+//! This module loads the files; `compilation` parses them, and `supply` takes definitions from
+//! those of `%#include`. `compilation` drops each line for which [`Files::has_found`] is true from
+//! `Specification::includes`: `check::places` names the others beside an undefined name. The lexer
+//! decides which lines include, after errata, so both agree on the text of a line.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};

@@ -3,6 +3,11 @@
 //!
 //! Types are in one arena, [`Schema::types`], and refer to each other by [`TypeId`]. A module lists
 //! the types that it defines.
+//!
+//! `check::analyze` builds the schema. After a compilation without errors, `emit`, `value`, `diff`
+//! and `wireshark` rely on these properties without a check: each identifier and index is in range;
+//! each cycle of types passes through [`Type::Recursive`], [`Type::Nested`], [`Type::Array`] or
+//! [`Type::List`]; each layout is computed.
 
 use crate::source::Span;
 

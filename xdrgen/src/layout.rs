@@ -1,4 +1,11 @@
-//! Computes the sizes of types: encoded in XDR, and in memory.
+//! Computes the sizes of types: encoded in XDR, and in memory. `check::sizes` decides the order of
+//! the types and computes the layouts of recursive types; before that, the layouts of named types
+//! are empty.
+//!
+//! Decoders trust `min` and `plain`, which become `Wire::MIN` and `Wire::PLAIN` of generated types.
+//! Boxing follows `memory`, and the inlining of codecs follows `weight` (`emit::structs`). `weight`
+//! counts a group of [`Schema::shared_arms`] once because `emit::unions` emits its code once;
+//! otherwise inlining would not end.
 
 use crate::ir::{Arm, Discriminant, Layout, Primitive, Schema, Type, TypeDefKind, Union};
 

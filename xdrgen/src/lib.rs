@@ -133,7 +133,8 @@ pub fn prose_blocks(
 }
 
 /// The version of the contract between generated code and `xdrgen-runtime`. Generated code checks
-/// it at compile time.
+/// it at compile time. It equals `ABI` of `xdrgen-runtime`: both change together, when generated
+/// code needs another runtime.
 pub const RUNTIME_ABI: u32 = 1;
 
 /// Compiles documents into one module, with both shapes and all preludes. Use it in a build script.

@@ -1,5 +1,10 @@
 //! Reads the manifest, `xdrgen.toml`, into a [`crate::Config`]. A build script and the command
 //! `xdrgen` share it.
+//!
+//! The structs here are the format; `docs/guide.md` (Settings) documents each key beside its method
+//! of the builder. Unknown keys are errors. Unlike [`Config::new`], a manifest without `prelude`
+//! has none. Of a module, `documents` precede `prose`, and `extends` come last. Ranges of settings
+//! are byte offsets in the manifest's text: `compilation` reads the manifest again and maps them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

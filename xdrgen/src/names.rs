@@ -1,4 +1,9 @@
-//! Converts XDR names to Rust names.
+//! Converts XDR names to Rust names: identifiers, or raw identifiers with the prefix `r#`, which
+//! `emit::ident` reads.
+//!
+//! The rules decide the public names of all generated code, so that a change renames items of the
+//! users. Two XDR names may become one Rust name: `check::clashes` reports them, and the setting
+//! `rename` (`check::rename`) replaces one.
 
 /// Converts to camel case: `rpcrdma2_xprt_hdr` to `Rpcrdma2XprtHdr`, `COMPOUND4res` to
 /// `Compound4res`.

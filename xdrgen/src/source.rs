@@ -3,6 +3,12 @@
 //! A [`Document`] is a file as published. A [`Text`] is XDR extracted from it: its lines without
 //! their markers, with errata applied. Every token has a [`Span`] in a text. [`SourceMap::locate`]
 //! maps a span to the line, column, page and section of the document.
+//!
+//! Identifiers and spans are valid only in the map that created them, and in its clones. A map only
+//! grows, and no content changes, because spans are byte offsets. Diagnostics are sorted by
+//! [`DocumentId`], hence in the order in which documents are added. `document_offset` bisects the
+//! lines and shifts of a text, so a text is built in ascending order. `report` relies on ranges of
+//! [`SourceMap::document_range`] that begin and end between characters.
 
 use std::ops::Range;
 
@@ -231,7 +237,7 @@ impl Text {
 
     /// Records the columns of the document at which the last line continues, because the document
     /// writes characters in another way: each offset in the line, and the byte of the document's
-    /// line.
+    /// line. The offsets ascend. The call follows the [`Self::push_line`] of the line.
     pub(crate) fn shift_line(&mut self, shifts: &[(usize, usize)]) {
         if let Some(line) = self.lines.last() {
             let shifts = shifts.iter();
@@ -341,7 +347,7 @@ impl SourceMap {
     }
 
     /// Marks a document whose XDR is only in running text: in these sections, or in all sections if
-    /// the list is empty.
+    /// the list is empty. The call precedes extraction and parsing, which read the mark.
     ///
     /// # Panics
     /// Panics if `id` is from another source map and out of range here.
@@ -349,7 +355,8 @@ impl SourceMap {
         self.documents[id.0 as usize].prose = Some(sections);
     }
 
-    /// Marks a document that extends definitions of other documents.
+    /// Marks a document that extends definitions of other documents. The call precedes parsing,
+    /// which accepts members and arms outside of a definition only in such a document.
     ///
     /// # Panics
     /// Panics if `id` is from another source map and out of range here.

@@ -1,5 +1,11 @@
 //! Supplies definitions that the documents of a module use and do not contain, from constants of
 //! `%#define`, files of `%#include`, the preludes, and types of the configuration.
+//!
+//! [`Needs`] is created after `extend::merge`, and its methods run in this order, which is the
+//! precedence of the sources. Two kinds of names are never missing: the primitive types of a
+//! prelude, and the names of `[extern]`, which `take_external` alone adds. Only a definition that
+//! is used enters a module, with those that it uses. `check` reports a name that is still missing;
+//! `visit_references` of `ast` decides which names a definition uses.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,4 +1,6 @@
-//! The command line arguments.
+//! The command line arguments. The doc comments are the texts of `--help`, and of the manual pages
+//! that `shell` writes; `docs/guide.md` documents the options. `input` turns [`Input`] into a
+//! configuration, and also rejects combinations that the attributes here do not exclude.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,9 @@
-//! `xdrgen check`: reports the defects of documents, and repairs them.
+//! `xdrgen check`: reports the defects of documents, and repairs them. `generate`, `decode` and
+//! `wireshark` print their reports through [`report_to_stderr`].
+//!
+//! For people, consequences of one defect are folded and the number of errors is limited. The other
+//! formats have every diagnostic, unless `--max-errors` or `--quiet` is given. The exit code
+//! depends on all diagnostics, printed or not.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

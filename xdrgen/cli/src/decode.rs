@@ -1,4 +1,8 @@
-//! `xdrgen decode`: shows bytes as a value of a type.
+//! `xdrgen decode`: shows bytes as a value of a type. `value` in `xdrgen-build` decodes and
+//! renders; this module selects the schema, the overlays and the input.
+//!
+//! The schema must have no errors, because `value::decode` relies on that. The exit code is 1 for
+//! bytes that are no value of the type, and the error is on standard error.
 
 mod excerpt;
 mod hex;

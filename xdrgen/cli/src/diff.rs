@@ -1,4 +1,7 @@
-//! `xdrgen diff`: prints the changes between two revisions.
+//! `xdrgen diff`: prints the changes between two revisions. `diff` in `xdrgen-build` finds and
+//! renders them. The exit code is 0 if no change is breaking, 1 if one is, and 2 for documents with
+//! errors: a schema with errors is never compared. Options for documents do not apply to a folder,
+//! whose manifest has settings of its own.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
-//! `xdrgen fmt`: formats XDR files.
+//! `xdrgen fmt`: formats XDR files. `xdrgen_build::format` decides the form. A file with a syntax
+//! error stays as it is, and the others are formatted. `replace` writes a file, so that a change by
+//! another program is not lost. With `--check` nothing is written to files or standard output.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -41,6 +43,7 @@ pub(crate) fn run(arguments: &FmtArgs, verbose: bool) -> Result<ExitCode, Comman
     })
 }
 
+/// Prints the path of a changed file on standard error, which leaves standard output to the texts.
 fn println_path(file: &Path) -> Result<(), CommandError> {
     writeln!(io::stderr().lock(), "{}", file.display())?;
     Ok(())

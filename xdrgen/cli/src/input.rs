@@ -1,4 +1,9 @@
-//! Builds the configuration from the command line.
+//! Builds the configuration from the command line: which manifest or documents, preludes, errata,
+//! folders and levels of lints. `check`, `generate`, `decode` and `diff` use [`config`], and so
+//! does `lsp` for a document that no manifest names, so that an editor and `xdrgen check` agree.
+//!
+//! A manifest has settings of its own: [`config`] rejects options for documents beside a folder
+//! with a manifest, and the attributes in `args` reject them beside `--manifest`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,10 @@
-//! The command `xdrgen`: a thin front end of the library `xdrgen-build`.
+//! The command `xdrgen`: a thin front end of the library `xdrgen-build`. Each larger command has a
+//! module, and the smaller ones are here.
+//!
+//! `exit_code` turns the failures of all commands into exit codes: 2 for invalid arguments, 1 for a
+//! report or for output that cannot be written, and 0 for a pipe that the reader has closed.
+//! Scripts rely on these codes. `--verbose` and errors use standard error, so that results stay
+//! parseable.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,4 +1,6 @@
-//! Shell completions and manual pages, for packagers of the command.
+//! Shell completions and manual pages, for packagers of the command. Both commands are hidden from
+//! `--help`. The texts come from `args`. The file names (`xdrgen-check.1`) are those that `man`
+//! expects.
 
 use std::io::{self, Write as _};
 use std::path::Path;

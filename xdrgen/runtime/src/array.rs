@@ -1,4 +1,9 @@
-//! Variable-length arrays, borrowed.
+//! Variable-length arrays, borrowed. `sequence` has the representation and the walks; `owned` has
+//! the owned shape.
+//!
+//! `decode`, `skip`, `decode_each` and `visit_each` must accept the same input and charge the same
+//! elements and levels, because `Iter` decodes their bytes without limits. One macro implements
+//! [`Array`] and [`DdpArray`], which differ only in that the second keeps the items of the message.
 
 use core::{fmt, mem};
 

@@ -1,4 +1,10 @@
-//! The decoder: a cursor over the input that checks every item.
+//! The decoder: a cursor over the input that checks every item, and the budgets of one decode:
+//! levels, elements and reserved bytes. `limits` has their initial values, and `item_list` finds
+//! the items that are not in the stream.
+//!
+//! All walks over the same input (`decode`, `skip`, `decode_each`, `visit_each`) must charge the
+//! same elements and levels: [`Decoder::validated`] has no limits, because an earlier walk has
+//! charged them. `xdrgen-build` charges in the same way in `value::decode` and `dissector.lua`.
 
 use crate::wire::padding;
 use crate::{Error, ErrorKind, Fixed, Item, Limits, Result, Wire, vector};

@@ -1,4 +1,7 @@
 //! Encoding: one code path computes the size, the bytes and the gather list.
+//!
+//! An `encode` must make the same calls on every sink: `encode_to_vec` allocates what [`Counter`]
+//! has counted, and `gather_size` returns what `GatherCounter` has counted.
 
 use crate::gather::GatherCounter;
 use crate::{Counter, Encoder, GatherEncoder, GatherEntry, GatherList, GatherSize, Result, Sink};

@@ -1,4 +1,7 @@
-//! Errors of decoding and encoding.
+//! Errors of decoding and encoding. [`Error`] must stay one register of 8 bytes, because every
+//! decoder returns it; the assertions below check that and the numbers of the kinds.
+//! `value::DecodeErrorKind` in `xdrgen-build` repeats the names and messages of the kinds of
+//! decoding.
 
 use core::{fmt, num::NonZeroU64};
 

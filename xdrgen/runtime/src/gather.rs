@@ -1,4 +1,8 @@
 //! Encoding without copies of long items.
+//!
+//! [`GatherEncoder`] references an item only in `raw`, and copies all other bytes. `GatherCounter`
+//! must make the same decisions with the default `MIN_LEN`, because `Encode::gather_size` promises
+//! the sizes of the buffers. An encoder with another minimum needs other sizes.
 
 use crate::{Error, ErrorKind, Result, Sink};
 

@@ -1,4 +1,9 @@
-//! The items of a received message that are not in its stream.
+//! The items of a received message that are not in its stream: which item belongs to which field.
+//! `Decoder::item`, `skip_item` and `no_item` ask; `oncrpc` and `rpcrdma-verbs` build the lists.
+//!
+//! A field is known by its address, so that a decoder must read parts of `stream` itself and no
+//! copy. Where items are matched in order, the first walk must follow the order of the stream: a
+//! match is stored once, and later walks find the stored one.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

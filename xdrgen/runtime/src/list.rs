@@ -1,4 +1,9 @@
-//! Linked lists, borrowed.
+//! Linked lists, borrowed. `sequence` has the representation, and `owned::list_buf` the owned
+//! shape.
+//!
+//! `decode`, `skip`, `decode_each` and `visit_each` must accept the same input and charge the same
+//! elements and levels, because `Iter` decodes their bytes without limits. One macro implements
+//! [`List`] and [`DdpList`], which differ only in that the second keeps the items of the message.
 
 use core::fmt;
 

@@ -1,4 +1,8 @@
-//! Recursive values, borrowed.
+//! Recursive values, borrowed. `Box` (`owned`) is the owned shape, and counts as the same level.
+//!
+//! `decode` validates the bytes through `T::skip`, and [`Nested::get`] decodes them without limits,
+//! so that both must accept the same input. One macro implements [`Nested`] and [`DdpNested`],
+//! which differ only in that the second keeps the items of the message.
 
 use core::fmt;
 

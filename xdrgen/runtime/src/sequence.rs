@@ -1,5 +1,10 @@
 //! The common part of [`Array`](crate::Array) and [`List`](crate::List): validated bytes, or a
 //! slice of the caller.
+//!
+//! `Repr::Wire` must contain only bytes that a walk has accepted within the limits of its decode.
+//! [`Iter`] decodes them again without limits, and ends early where `decode` rejects what the walk
+//! has accepted. The bytes are a part of the stream itself, because `item_list` finds items by
+//! address.
 
 use core::{fmt, iter::FusedIterator, slice};
 

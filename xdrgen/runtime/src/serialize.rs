@@ -1,7 +1,9 @@
-//! `Serialize` and `Deserialize` of serde.
+//! `Serialize` and `Deserialize` of serde, for the types of this crate.
 //!
-//! Opaques are bytes, and sequences are sequences. In human-readable formats, a string is a string
-//! if it is UTF-8; all other values are bytes.
+//! Bounded opaques and items are bytes, and sequences are sequences. Strings are strings in
+//! human-readable formats if they are UTF-8, and bytes otherwise. Unbounded and fixed opaques
+//! (`Vec`, slices, arrays) have the impls of serde: sequences of numbers. `emit::serde` in
+//! `xdrgen-build` emits the derives, and names [`long_array`]. Stored data relies on these forms.
 
 use alloc::string::String;
 use alloc::vec::Vec;

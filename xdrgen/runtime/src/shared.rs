@@ -1,4 +1,10 @@
 //! Shared, counted ranges of buffers.
+//!
+//! Each [`SharedBytes`] with a buffer is one share: `new` and `clone` call `SharedBuffer::retain`,
+//! and the drop calls `SharedBuffer::release`, which returns the memory of a pool (`memory::shared`
+//! in `rpcrdma-verbs`). The constructors of vectors and copies do not call `retain`, because these
+//! buffers count nothing; neither does `buffer_arc_as`. Only the holder of the only `Arc` may
+//! write.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,4 +1,9 @@
 //! Sinks: destinations of encoded bytes.
+//!
+//! A transport's sink (`oncrpc`) overrides [`Sink::item`] and [`Sink::no_item`] to move items; the
+//! sinks here encode items in place. [`CopySink`] forwards neither, so that items of temporary
+//! values stay in the message. Every sink must count in `offset` the bytes that it does not copy,
+//! too.
 
 use core::mem;
 

@@ -1,5 +1,8 @@
 //! Tracks the position of a walk: no operation for [`skip`](crate::Decode::skip), a path for
 //! [`explain`](crate::Decode::explain).
+//!
+//! Both walks must accept the same input, whatever the trace does. A trace is not told of a
+//! failure: it keeps the steps that the walk has entered and not left.
 
 use core::fmt;
 

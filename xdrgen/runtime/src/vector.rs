@@ -2,7 +2,8 @@
 //!
 //! Code for any x86 processor may use only SSE2, which takes seven instructions to swap the bytes
 //! of four integers. With the feature `simd`, the same loop is compiled for several instruction
-//! sets, and the best is selected at run time.
+//! sets, and the best is selected at run time. The result of a loop must not depend on the
+//! selection.
 
 #[cfg(all(feature = "simd", any(target_arch = "x86", target_arch = "x86_64")))]
 pub(crate) use detected::run_vectorized;

@@ -3,6 +3,7 @@
 //! Generated code implements [`Wire`] for each type, and decoders trust it: `MIN` limits the memory
 //! that a count in a message may claim, and a `PLAIN` type may be skipped without a look at its
 //! bytes. A `MIN` that is too large rejects valid messages; one that is too small claims more.
+//! `layout` in `xdrgen-build` computes the constants, and must agree with the impls of this crate.
 
 // Counts and bounds of XDR have 32 bits. The crate uses them as `usize`.
 const _: () = assert!(usize::BITS >= 32, "XDR needs a usize of 32 bits");

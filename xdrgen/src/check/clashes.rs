@@ -1,4 +1,7 @@
-//! Reports XDR names that map to the same Rust name.
+//! Reports XDR names that map to the same Rust name. `names` and `rename` decide the Rust names.
+//!
+//! [`check`] runs last, after all renames. `StubNames` must list every type and method that
+//! `emit::client` and `emit::services` define beside those of procedures.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,7 @@
-//! Resolves entries of the configuration that name a part of a type: `struct.field` or `union.arm`.
+//! Resolves entries of the configuration that name a type, or a part of one (`struct.field` or
+//! `union.arm`), and reports invalid entries as `Code::Configuration`, at their place in the
+//! manifest. An entry must name a type of its own module. A function that returns `None` has
+//! reported the entry.
 
 use crate::check::spelling::nearest;
 use crate::check::symbols::SymbolKind;

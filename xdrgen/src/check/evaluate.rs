@@ -1,4 +1,8 @@
-//! Evaluates constants and the members of enums.
+//! Evaluates constants and the members of enums, and resolves the names in their expressions.
+//!
+//! [`evaluate`] runs directly after the symbol table is collected; all later checks read
+//! `Values::get`. Each value is evaluated once, so that each defect is reported once. Ranges are
+//! checked later, where the type is known: in `lower`, `unions`, `programs` and `overlays`.
 
 use crate::ast;
 use crate::check::ModuleInput;

@@ -1,5 +1,9 @@
 //! Types that the configuration supplies, in place of a declaration or for a name that no document
-//! declares.
+//! declares. `supply` adds the [`definition`] of such a name before the checks run.
+//!
+//! A supplied Rust type is a struct without fields with `TypeDef::external` set. Every reader of
+//! the IR must check `external` before the fields: `sizes` assumes `Layout::external`, `emit` emits
+//! an alias, and `value` reports `ExternalType`.
 
 use crate::ast::{Declaration, Declarator, Definition, DefinitionKind, Ident, StructBody};
 use crate::ast::{TypeKind, TypeSpecifier};

@@ -1,5 +1,9 @@
 //! The graph of which types contain which. Finds cycles that make values infinite, and cycles
-//! through an indirection.
+//! through an indirection. `infinite` decides which types have a finite value.
+//!
+//! Nodes are indexes of [`Schema::types`]. `sizes` and `lists` rely on the order of [`components`].
+//! If [`check_cycles`] returns false, `analyze` skips all later steps, which follow references
+//! without a guard.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -1,4 +1,5 @@
-//! Finds the types without a finite value, and breaks the other cycles at arms of unions.
+//! Finds the types without a finite value, which `graph` reports, and breaks the other cycles at
+//! arms of unions. [`break_cycles`] and [`smallest`] require that all types have a finite value.
 //!
 //! RFC 4506, section 4.19, writes a list as a union: one arm contains the rest of the list, another
 //! ends it. So a union has a finite value if one of its arms has one; a struct, if all its fields

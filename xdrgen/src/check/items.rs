@@ -1,4 +1,9 @@
-//! Turns the fields and arms that the configuration lists under `ddp` into items.
+//! Turns opaques and strings of variable length into items: those that the configuration lists
+//! under `ddp`, and those that a document declares `zcopaque`. Marks the unions under
+//! `item_results`.
+//!
+//! [`lower`] must run before `lists`, and [`lower_results`] after it. `Union::takes_item` requires
+//! that each arm has at most one item: the emitted code notes one absent item for each other arm.
 
 use crate::ast::{self, TypeKind};
 use crate::check::entries::{self, Part};

@@ -1,9 +1,12 @@
 //! Turns linked lists into sequences, and marks recursive types.
 //!
 //! RFC 4506, section 4.19, writes a list as a struct whose last field is an optional of the struct
-//! itself. Pointers to it become [`Type::List`] of an element: the struct without its last field.
-//! An optional in any other cycle becomes [`Type::Recursive`]. (Arms in a cycle are
+//! itself. Pointers to such a struct become [`Type::List`] of an element: the struct without its
+//! last field. An optional in any other cycle becomes [`Type::Recursive`]. (Arms in a cycle are
 //! [`Type::Nested`] before, see `check::infinite`.)
+//!
+//! [`find`] runs after `items`, because elements copy fields, and before `sizes`, which reads
+//! `Layout::recursive`. The types that [`find`] adds are not in the symbol table.
 
 use std::collections::HashSet;
 

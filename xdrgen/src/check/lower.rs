@@ -1,4 +1,9 @@
-//! Lowers types and constants from syntax to IR.
+//! Lowers types and constants from syntax to IR. `unions` adds the arms of unions, `programs` the
+//! programs, `overlays` the overlays, and `sizes` the layouts.
+//!
+//! Types are lowered in the order of the symbol table, so that both have the same indexes. A
+//! function that returns `None` or a placeholder has reported the defect, and its callers do not
+//! report it again. The values of names come from `evaluate`, which has run before.
 
 use std::collections::HashMap;
 

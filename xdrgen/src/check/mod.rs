@@ -1,7 +1,12 @@
 //! Checks syntax and lowers it to a [`Schema`]: names, constants, types, unions, programs, cycles,
-//! overlays.
+//! overlays. Each check reports what it finds and continues, so that one run shows every defect.
 //!
-//! Each check reports what it finds and continues, so that one run shows every defect.
+//! [`analyze`] decides the order of the steps. Before `lists` adds types, a type has the same index
+//! in the symbol table and in the schema; `graph`, `items` and `unions` rely on that. `sizes` must
+//! precede every step that reads layouts. `Compilation::generate` rejects the schema if an error
+//! was reported.
+//!
+//! `compilation` calls `consistency`, `prose` and `unmarked`, which read documents and no schema.
 
 mod c_types;
 mod clashes;

@@ -1,4 +1,9 @@
 //! Checks and lowers overlays: resolves their names, and rejects codes that select two types.
+//!
+//! `emit::overlays` and `wireshark` rely on the checks here: the code is an `unsigned int`, the
+//! data is an opaque of variable length and no item, and both are indexes of fields of the carrier.
+//! [`lower`] runs after `items`, which decides what is an item. `clashes` checks the name of the
+//! enum.
 
 use crate::check::symbols::SymbolKind;
 use crate::check::{Context, OverlayInput};

@@ -1,4 +1,8 @@
-//! Lowers programs, versions and procedures (RFC 5531, section 12).
+//! Lowers programs, versions and procedures (RFC 5531, section 12), and rejects equal numbers, and
+//! equal XDR names of versions or procedures. `clashes` checks the Rust names of procedures.
+//!
+//! [`lower`] runs before `lists`, which rewrites the types of arguments and results. `stubs` and
+//! `reply_items` set `idempotent` and `reply_items` later.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,9 @@
-//! Sets the names in Rust that the configuration lists under `rename`.
+//! Sets the names in Rust that the configuration lists under `rename`. `clashes` checks them
+//! afterwards.
+//!
+//! [`members`] reports nothing: [`others`] visits all entries again, and reports those that are not
+//! valid. [`others`] changes a name only at its definition, so that a name that an earlier step has
+//! copied (`Argument::fields`) keeps its old form.
 
 use crate::check::entries::{invalid, unknown};
 use crate::check::{Context, Entry};

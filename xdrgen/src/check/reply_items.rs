@@ -1,4 +1,8 @@
 //! Finds the items of each procedure's results, and the limits of their lengths.
+//!
+//! `emit::methods` turns them into `Method::reply_limits`, by which a client provides Write chunks
+//! for a reply. Their order is that of XDR, because the chunks are matched to items in order (RFC
+//! 8166, section 4.3.2.1). `MAX_REPLY_ITEMS` must equal `oncrpc::MAX_REPLY_ITEMS`.
 
 use std::collections::BTreeSet;
 

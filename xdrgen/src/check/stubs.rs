@@ -1,4 +1,8 @@
 //! Checks and lowers the settings of clients and services: `stubs`, `idempotent`, `reply_items`.
+//!
+//! `emit::client` and `emit::services` rely on the checks here: a module with stubs has owned types
+//! that no feature disables, and procedure 0 of a served program has neither arguments nor results.
+//! `reply_items` finds the items.
 
 use crate::check::entries;
 use crate::check::{Context, Entry, ModuleInput, reply_items};

@@ -1,4 +1,10 @@
 //! The symbol table: all names of all modules, collected before any is resolved.
+//!
+//! A name has the definition that is collected first in its module, or else one of a module in
+//! `uses`, in order, without the `uses` of that module. `lower` asks the preludes last. Typedefs
+//! are collected after other definitions, so that swapped ones are recognized; `lower` restores
+//! document order. The index of a type in `types` is its [`TypeId`]. `evaluate` computes the
+//! values.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,8 @@
-//! Lowers the arms of unions and checks discriminants, cases and names.
+//! Lowers the arms of unions and checks discriminants, cases and names (RFC 4506, section 4.15).
+//!
+//! The emitters rely on the result: no two arms have one value, each value belongs to the
+//! discriminant's type, and a default arm exists only if some value reaches the arm. A union of
+//! `bool` has no default arm.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,7 @@
-//! The constants and enum members whose values are evaluated.
+//! The constants and enum members whose values are evaluated. `symbols` adds them, and `evaluate`
+//! computes each of them once. [`Values::get`] returns `None` before that, without a report.
+//!
+//! A value depends on at most one other value, so that `evaluate` follows chains without recursion.
 
 use crate::ast;
 use crate::ir::TypeId;

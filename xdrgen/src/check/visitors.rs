@@ -1,4 +1,6 @@
-//! Finds the unions that get visitors: those of which a struct has a sequence.
+//! Finds the unions that get visitors: those of which a struct has a sequence. `emit::visitors`
+//! emits them, and `clashes` checks their names. [`mark`] runs after `sizes`, because
+//! `Schema::element_of` reads layouts.
 
 use crate::ir::{Schema, TypeDefKind, TypeId};
 

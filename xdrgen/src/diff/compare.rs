@@ -1,5 +1,10 @@
-//! The comparison. An explicit list holds the pairs that are still to be compared, so that nested
-//! types do not cause nested calls.
+//! The comparison: the order of the reports, the pairs of types, constants, programs and
+//! procedures. `definitions` compares the parts of definitions, `overlays` overlays, and `matching`
+//! has the pairs.
+//!
+//! An explicit list holds the pairs that are still to be compared ([`Comparison::push`]), so that
+//! nested types do not cause nested calls. A trial ([`Comparison::class_of`]) must change neither
+//! the matching nor the reports. Equal schemas must have no changes.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;

@@ -1,4 +1,8 @@
-//! Compares structs, enums and unions.
+//! Compares structs, enums and unions: fields by place, or by name if their number differs; members
+//! by name; arms by value.
+//!
+//! Classes are for messages in the old form: an additional or removed field is breaking, an
+//! additional member or arm is extending. `Comparison::push` defers the types of fields and arms.
 
 use std::collections::{HashMap, HashSet};
 

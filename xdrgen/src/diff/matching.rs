@@ -1,4 +1,8 @@
-//! Matches types of the old schema with types of the new one.
+//! Matches types of the old schema with types of the new one: by names here, and by uses in
+//! `compare`, which adds pairs. A type has at most one partner, and a pair is never removed.
+//!
+//! Types that `check::lists` generates from a list node have the node's span; [`ids`] keeps only
+//! the first type of a span, so that reports name each definition once.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,7 @@
-//! Compares overlays: the codes of opaque fields, and the types of their content.
+//! Compares overlays: the codes of opaque fields, and the types of their content. Overlays of one
+//! field are partners, with equal names first. An additional code is compatible, because a decoder
+//! shows an unknown code as bytes. `compare` calls [`Comparison::overlays`] after it has matched
+//! the types, because a renamed struct may contain the codes.
 
 use std::collections::HashMap;
 

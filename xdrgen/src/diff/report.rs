@@ -1,4 +1,5 @@
-//! Renders changes: for people, and as JSON for tools.
+//! Renders changes: for people, and as JSON for tools, which rely on the keys that [`json`]
+//! documents.
 
 use serde::Serialize;
 

@@ -1,4 +1,7 @@
 //! The wire form of types: without names, and equal for types that have the same encoding.
+//! `compare` reports no change between two types of one form, so that types with different
+//! encodings must have different forms. `int`, `unsigned int`, `bool` and enums differ in their
+//! [`WordValues`].
 
 use crate::ir::{Enum, Primitive, Schema, Type, TypeDefKind, TypeId};
 

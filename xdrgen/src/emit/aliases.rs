@@ -1,4 +1,5 @@
-//! `typedef T name;`
+//! Emits `typedef T name;` as a type alias, and the alias of a type that the configuration supplies
+//! (`check::external`), which implements the codec itself.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,4 +1,5 @@
-//! Emits the client of a version: a method for each procedure.
+//! Emits the client of a version: a method for each procedure. `methods` emits the parameters and
+//! `rpc::Method`. `check::clashes` must know the names that are defined here (`StubNames`).
 
 use proc_macro2::TokenStream;
 use quote::quote;

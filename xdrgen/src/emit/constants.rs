@@ -1,4 +1,5 @@
-//! `const A = 1;` and `const A = "text";`
+//! Emits `const A = 1;` and `const A = "text";`. A number has the type that `check::lower` chose,
+//! or `i128` or `u128` if the value is out of the range of every XDR type.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;

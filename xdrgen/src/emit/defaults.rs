@@ -1,4 +1,8 @@
-//! Emits `Default`, which returns the zero of a type, for types that have a zero.
+//! Emits `Default`, which returns the zero of a type, for types that have a zero. `Layout::zero`
+//! (`layout`) decides which have one.
+//!
+//! `Default` is derived where the standard library allows it, and implemented otherwise. `structs`,
+//! `unions` and `enums` emit the derive, so that exactly one of derive and impl must exist.
 
 use proc_macro2::TokenStream;
 use quote::quote;

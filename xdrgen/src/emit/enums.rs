@@ -1,4 +1,8 @@
-//! `enum name { A = 1 };`
+//! Emits `enum name { A = 1 };`: a Rust enum whose members are variants. A member that repeats a
+//! value is a constant. An open enum has one more variant (`Enum::unknown`) for other values.
+//!
+//! The impls of `Wire` state 4 bytes, as `layout` does, and an enum is never plain: `decode` checks
+//! the value of a closed one.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;

@@ -1,5 +1,9 @@
 //! Emits the common parts of clients and services: `impl rpc::Method` for each procedure, and the
 //! signatures of methods.
+//!
+//! The generated code uses `oncrpc` as `rpc::`. `reply_limits` lists the items of the results in
+//! the order of XDR (`check::reply_items`), because a transport matches Write chunks to them in
+//! order.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::quote;

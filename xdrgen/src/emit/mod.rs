@@ -1,4 +1,10 @@
-//! The emitter: turns a [`Schema`] into Rust tokens. It reads only the schema and cannot fail.
+//! The emitter turns a [`Schema`] into Rust tokens, reads only the schema, and cannot fail.
+//!
+//! `render` emits the [`Unit`]s on several threads and joins them in order, so that a unit must not
+//! depend on another one. The checks have chosen every Rust name (the fields `rust`), and [`ident`]
+//! panics on a text that is no identifier. Generated code names the items of `xdrgen_runtime` as
+//! `xdr::`. If generated code needs other items, `RUNTIME_ABI` and the runtime's `ABI` must change
+//! together.
 
 mod aliases;
 mod client;

@@ -1,4 +1,9 @@
-//! Emits overlays: an enum with a variant for each known code of an opaque field.
+//! Emits overlays: an enum with a variant for each known code of an opaque field. `check::overlays`
+//! has checked the fields and the codes.
+//!
+//! An overlay implements `Encode` and no `Decode`, because the code and the content are in two
+//! fields. The variants `Unknown` and, with `empty_is_default`, `Default` are beside those of the
+//! codes.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;

@@ -1,4 +1,9 @@
-//! `program NAME { version .. } = 1;`: a module of numbers, and a type for each procedure.
+//! Emits `program NAME { version .. } = 1;`: a module of numbers, and a type for each procedure.
+//! `client` and `services` emit the stubs in the module of the version.
+//!
+//! The items are two modules below those of types, which `Emitter::module_depth` counts for paths.
+//! If the shapes of arguments or results differ, the file of owned shapes has the program, too,
+//! without stubs: the stubs are in the module's own file and use both shapes.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,5 +1,9 @@
 //! Emits the services of a version: a trait whose futures are `Send`, a trait whose futures need
 //! not be, the dispatch of calls to each, and the results that have two shapes.
+//!
+//! The generated dispatch calls `authorize` before it decodes arguments. No method exists for
+//! procedure 0, which `oncrpc` answers; `check::stubs` rejects one with arguments or results.
+//! `check::clashes` must know the names that are defined here (`StubNames`).
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};

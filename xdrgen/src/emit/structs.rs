@@ -1,4 +1,9 @@
 //! Emits `struct name { T a; U b; };`. Each run of plain fields has one bounds check.
+//!
+//! Here are also the parts that other items share: `impl Wire` from the layout, the derives, and
+//! the inlining of codecs. A type whose layout is plain must implement `xdr::Fixed` with
+//! `Layout::min` bytes, because runs read such fields by it. `decode` and `skip` must accept the
+//! same input.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;

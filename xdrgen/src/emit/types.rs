@@ -1,4 +1,9 @@
-//! Emits types such as `xdr::Array<'a, Segment>`, and conversions from borrowed to owned values.
+//! Emits types such as `xdr::Array<'a, Segment>`, the expressions that decode, encode and skip a
+//! field, and conversions from borrowed to owned values.
+//!
+//! All of them must agree on which content is boxed (`Schema::is_boxed`, owned shape only), and
+//! which is an item or contains one (`DdpArray` in place of `Array`). `skip` must accept exactly
+//! the input that `decode` accepts: the runtime's lazy sequences rely on that.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;

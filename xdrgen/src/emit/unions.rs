@@ -1,4 +1,10 @@
-//! `union name switch (T which) { case A: U a; default: void; };`
+//! Emits `union name switch (T which) { case A: U a; default: void; };`, an enum with a variant for
+//! each case. `visitors` emits the same arms once more, for a visitor.
+//!
+//! The discriminant is decoded as 32 bits, and `decode`, `skip` and `visit` must reject the same
+//! ones with the same error. Encoding rejects a default arm that holds the value of another arm. Of
+//! a union with `takes_item`, each arm without an item calls `no_item`, in the decoder and in the
+//! sink (RFC 8267, section 6.4.1).
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;

@@ -1,4 +1,10 @@
 //! Selects the XDR among the blocks of an RFCXML or markdown document.
+//!
+//! `markup` finds the blocks and their languages. This module decides, for the whole document,
+//! whether its XDR has the marker `///`. With markers, only marked lines are XDR, and unmarked
+//! blocks that begin with a definition are copies. Without markers, each block of the type `xdr` is
+//! XDR. The other lines of the selected blocks go to [`Markers`], from which `check::unmarked`
+//! reports lost markers. `check` does not see a line that is dropped here.
 
 use super::line::{Blocks, Line, Markers, Place, UnmarkedLine};
 use super::txt::{code_mark, names_a_file, strip_marker};

@@ -1,4 +1,9 @@
 //! Lines of XDR before they form a text. Errata may still change them.
+//!
+//! The readers `txt`, `x`, `markup` and `prose` create the lines and their positions. `patch`
+//! bisects the lines of a block by number, and `check::unmarked::gaps` bisects the unmarked lines
+//! of [`Markers`], so both must ascend. The columns count bytes of the document's line, also where
+//! the document writes an entity for a character.
 
 use std::ops::Range;
 

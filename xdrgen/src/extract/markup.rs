@@ -1,5 +1,11 @@
 //! Reads the blocks of RFCXML, `<sourcecode>` and `<artwork>`, and of markdown, which are between
 //! fences.
+//!
+//! `outline::xml` and `outline::markdown` recognize tags, entities and fences; `blocks` decides
+//! which blocks are XDR. A block of running text becomes a [`Block`] too, so that its `///` lines
+//! count. The column and the shifts of each line point to the bytes of the document, past tags and
+//! entities: diagnostics and their fixes rely on them. Positions only move forward, which keeps the
+//! time linear.
 
 use super::blocks::{Block, Language, select};
 use super::line::{Blocks, Line};

@@ -4,7 +4,8 @@
 //! markdown, among which `blocks.rs` selects the XDR, and `x.rs` plain XDR. The file extension
 //! selects the format; if the extension is unknown, the content does. In documents without markers,
 //! `prose.rs` finds definitions in running text, if the configuration selects it. The results are
-//! texts in the [`SourceMap`], whose lines know their positions in the document.
+//! texts in the [`SourceMap`], whose lines know their positions in the document. `compilation`
+//! parses them: the copies only to compare them.
 
 mod blocks;
 mod line;

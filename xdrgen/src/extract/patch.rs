@@ -1,4 +1,9 @@
 //! Applies errata to lines of XDR.
+//!
+//! An erratum changes the content of lines and never their number or position, so that spans still
+//! map to the published line. All pieces of the old text must match before anything changes. An
+//! erratum applies to the definitions, or else to a copy that contains the line. `crate::errata`
+//! reads the files and documents the rules.
 
 use super::line::{Blocks, Line};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};

@@ -3,6 +3,9 @@
 //! The drafts print a shell script for this purpose. It expects exactly one blank before and after
 //! the marker, and fails on the drafts' own text. This module accepts any indentation and removes
 //! at most one blank after the marker.
+//!
+//! [`strip_marker`] and [`code_mark`] define the marks. `prose`, `blocks` and the lints of `check`
+//! use them too, so that all agree on what is XDR.
 
 use super::line::{Blocks, Line, Markers};
 use super::x;

@@ -1,4 +1,6 @@
-//! Reads plain XDR, where every line of the file is XDR.
+//! Reads plain XDR, where every line of the file is XDR. [`looks_like`] also decides, for the other
+//! formats, whether unmarked text is XDR: `super` selects the format of a file with an unknown
+//! extension by it, and `txt` and `blocks` the copies of definitions.
 
 use super::line::{Blocks, Line, Markers};
 

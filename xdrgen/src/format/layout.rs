@@ -1,4 +1,9 @@
 //! Arranges pieces in lines.
+//!
+//! This module decides line breaks, blank lines, indentation and the blanks between tokens; `lines`
+//! aligns and prints. This module reads the kinds of tokens and no syntax tree, so that comments
+//! keep their place. The order of pieces must not change: `super` compares the result with the
+//! input and rejects a difference.
 
 use super::lines::Line;
 use super::pieces::{Piece, PieceKind};

@@ -1,4 +1,8 @@
 //! Splits a text into tokens and the comments and lines between them.
+//!
+//! The tokens are those of the lexer. This module finds the rest by the lexer's rules: where a `%`
+//! or `#` line may begin, and which lines a backslash joins to it. Both change together. Text
+//! between tokens that is no comment counts as lines that `#if` excludes.
 
 use super::tokens;
 use crate::parse::lexer::TokenKind;

@@ -1,4 +1,6 @@
 //! Finds headings and fences of markdown documents, as the IETF's tools read them.
+//! `extract::markup` recognizes blocks of code by the same [`Fence`], so that a `#` in a block is
+//! no heading.
 
 use super::Section;
 use super::xml::Counters;

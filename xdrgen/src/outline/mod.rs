@@ -1,5 +1,8 @@
 //! Finds the pages and sections of a document: reports and the documentation of generated code name
 //! them, and manifests select sections by number.
+//!
+//! `Syntax::of` alone decides the syntax of a file, by its name; `extract` reads the XDR by the
+//! same answer. Lines of pages and sections ascend, because `source::Document` bisects them.
 
 pub(crate) mod markdown;
 pub(crate) mod page;

@@ -1,5 +1,6 @@
 //! Finds page breaks of drafts and RFCs: a footer with `[Page 4]` and the running header of the
-//! next page.
+//! next page. [`header_footer_lines`] has one entry for each line of `str::lines`: `extract` and
+//! the lints of `check` index it by line to skip page breaks within XDR and running text.
 
 /// Returns the page number of a footer: a line that ends with `[Page 4]`, separated by at least two
 /// blanks.

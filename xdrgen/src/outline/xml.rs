@@ -1,4 +1,8 @@
 //! Reads XML as far as RFCXML (RFC 7991) needs it: tags, text, and sections that no entity hides.
+//!
+//! [`pieces`], [`attribute`] and [`entity`] also serve `extract::markup`, whose columns rely on
+//! exact offsets. Damaged input yields fewer pieces and no error; no entity of a DOCTYPE is
+//! expanded. [`Counters`] numbers the sections of markdown too.
 
 use std::ops::Range;
 

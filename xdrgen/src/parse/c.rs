@@ -1,5 +1,9 @@
 //! Constructs of C declarations that XDR does not have: each is one error that names the XDR for
-//! it. Expressions are in `expression`.
+//! it. Expressions are in `expression`, and the C types that are accepted are in `types`.
+//!
+//! The grammar calls each function where its construct may stand. A function reports a construct
+//! that it recognizes; otherwise it reports nothing and returns its input, `None` or false, so that
+//! the grammar continues as for XDR.
 
 use nom::Parser;
 

@@ -1,5 +1,7 @@
 //! Evaluates the expressions of `#if` and `#elif`: integers, macros, `defined`, parentheses, and
-//! the operators of C except division, shifts, those of bits and `?:`.
+//! the operators of C except division, shifts, those of bits and `?:`. The value of a macro may
+//! have them: `macros` evaluates it. `preprocessor` treats a condition that is an error here as
+//! true. The limits bound the stack and the time, so that no input can exhaust either.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,9 @@
-//! Declarations: a type, a name and a declarator.
+//! Declarations: a type, a name and a declarator (RFC 4506, section 6.3, declaration).
+//!
+//! The `;` is left to the caller, because structs, arms and typedefs continue in different ways.
+//! Each error yields a declarator that is valid for its type, so that `check` reports nothing more:
+//! `opaque` and `string` always have a length. `program` reads declarators without a name, by
+//! `array`.
 
 use nom::Parser;
 use nom::branch::alt;

@@ -1,4 +1,7 @@
 //! Definitions of RFC 4506, section 6.3: constants, typedefs, enums, structs and unions.
+//!
+//! Each parser begins after its keyword, because `specification` also calls it where the keyword is
+//! missing or misspelled, and consumes the `;`. Programs are in `program`.
 
 use nom::Parser;
 

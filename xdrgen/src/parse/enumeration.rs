@@ -1,4 +1,9 @@
 //! Enums: RFC 4506, section 6.3, enum-body.
+//!
+//! A member without a value (an extension) keeps `None`; `check` computes its value. The values
+//! that [`enum_body`] gives to `Tokens::define` serve expressions alone. A body in which no member
+//! has a value is read by other rules ([`has_values`]): there a name after a name is the next
+//! member, whose comma is missing, and not a value.
 
 use std::cell::Cell;
 

@@ -1,5 +1,9 @@
-//! Expressions of C in the place of a number, which XDR does not have: each is one error, whose
-//! fix is the value.
+//! Expressions of C in the place of a number, which XDR does not have: each is one error, whose fix
+//! is the value.
+//!
+//! This module decides how many tokens are the expression; `macros` evaluates its text. `value`
+//! tries it first: a plain number or name must not match here. The lexer's errors within the
+//! expression are dropped (`Tokens::error_in_expression`).
 
 use crate::ast::{ValueExpr, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic};

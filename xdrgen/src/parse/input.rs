@@ -1,5 +1,12 @@
 //! The input of the grammar: a slice of tokens that implements nom's `Input`, and the sink for
 //! diagnostics.
+//!
+//! [`Tokens`] is a cheap copy, but all copies share one [`Context`]: a diagnostic, a cascade and a
+//! defined number remain if a parser backtracks, so a parser reports only after it has recognized
+//! its construct. [`Tokens::error`] drops an error within [`CASCADE_TOKENS`] after the previous
+//! one; [`Tokens::lint`] drops none. A parser that resumes at a certain place calls
+//! [`Tokens::end_cascade`]. The numbers of [`Tokens::define`] serve expressions alone, which are
+//! errors; `check` computes the values.
 
 use std::cell::{Cell, RefCell};
 use std::iter::{Copied, Enumerate};
@@ -282,7 +289,7 @@ impl<'t> Tokens<'t> {
         self
     }
 
-    /// Reports a lint.
+    /// Reports a lint, or an error that is no consequence of an earlier one.
     pub(super) fn lint(&self, diagnostic: Diagnostic) {
         self.context.diagnostics.borrow_mut().push(diagnostic);
     }

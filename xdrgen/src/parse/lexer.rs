@@ -1,4 +1,11 @@
 //! The lexer: RFC 4506, section 6.2, and the comments and directives that real files contain.
+//!
+//! `program`, `version`, `namespace`, `pragma`, `package` and the types of C are names here, so
+//! that files may use them as names: the grammar recognizes them by their place (`recovery::word`).
+//! A [`TokenKind::Malformed`] was reported here, so the grammar accepts it silently. A
+//! [`TokenKind::Operator`] was not: the grammar reports it. `format` prints the tokens again:
+//! `format::layout` decides by [`TokenKind`] where blanks and line breaks are, so a new kind may
+//! need a case there.
 
 use nom::branch::alt;
 use nom::bytes::complete::{tag, take_until, take_while, take_while1};

@@ -1,5 +1,9 @@
 //! The values of C macros that are constants of XDR: `4`, `(N)`, `N * 4 + 1`, `1 << 3`, `16UL`; and
 //! of expressions in XDR and in `#if`.
+//!
+//! A value may keep one name without a value, as [`Linear`], which `check` resolves; all other
+//! names must be in [`Numbers`]. `None` is no defect: the lexer then ignores the macro, and
+//! `expression` reports an expression without a fix. Sums and products have at most 64 bits.
 
 use std::collections::HashMap;
 

@@ -4,6 +4,10 @@
 //! The language is that of RFC 4506, section 6, and RFC 5531, section 12. What real files write
 //! differently is accepted and reported as lints. Both layers are nom parsers: the lexer reads
 //! `&str`, the grammar reads a slice of tokens.
+//!
+//! `preprocessor` decides which lines the lexer reads. `specification` is the top of the grammar.
+//! [`parse`] never fails: it reports a construct that is too defective and leaves it out. `check`
+//! resolves names, computes values, and applies the rules of RFC 4506 beyond the grammar.
 
 mod c;
 mod condition;

@@ -1,4 +1,9 @@
 //! Constants: RFC 4506, section 6.2, rules 4 to 6.
+//!
+//! This module decides what a number is and which [`Defect`] another word has. The lexer reports
+//! the defect; `parse::value` then takes [`guess`] silently. [`fits`] is the limit of 64 bits,
+//! which `definition::width` reports as a lint, because `i128` also holds constants that no type
+//! has.
 
 use std::fmt;
 

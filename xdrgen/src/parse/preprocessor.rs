@@ -4,6 +4,10 @@
 //! A macro is defined only by a `#define` in the same text. The macros that rpcgen defines
 //! (`RPC_HDR` and similar) select C code for one of its outputs; they are undefined here. Lines for
 //! the header are evaluated nevertheless, because all other outputs include the header.
+//!
+//! [`Preprocessor::line`] reads each `#` line of a text in order, also within inactive lines, so
+//! that `#endif` finds its `#if`. The lexer and `check::unmarked` each run one: both must read the
+//! same lines. `%#` lines define constants for C and never a macro of a condition.
 
 use super::condition::{self, Macros};
 

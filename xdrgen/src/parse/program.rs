@@ -1,4 +1,9 @@
 //! Programs, versions and procedures: RFC 5531, section 12.2.
+//!
+//! Extensions are lints: named arguments, declarators, and more than [`MAX_ARGUMENTS`] arguments,
+//! which become one argument whose struct has the same encoding; its fields `arg1`, `arg2` are
+//! public names of the generated code. `void` is no argument and no reply in the tree. `check`
+//! decides whether numbers are valid and different.
 
 use nom::branch::alt;
 use nom::combinator::opt;

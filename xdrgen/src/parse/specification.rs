@@ -1,4 +1,8 @@
 //! The top level of a text: definitions, namespaces, pragmas, and recovery from other input.
+//!
+//! [`item`] tries its alternatives in order. The last one, `unexpected`, reads everything else, and
+//! guesses a keyword that is missing, misspelled or misplaced. [`items`] skips a token if an item
+//! consumes none, so that each text ends. Fragments exist only in a document that extends others.
 
 use nom::Parser;
 use nom::branch::alt;

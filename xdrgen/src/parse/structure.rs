@@ -1,4 +1,5 @@
-//! Structs: RFC 4506, section 6.3, struct-body.
+//! Structs: RFC 4506, section 6.3, struct-body; and [`void`] and [`stray_semicolon`], which unions,
+//! programs and the top level share.
 
 use nom::Parser;
 use nom::branch::alt;

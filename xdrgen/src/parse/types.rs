@@ -1,4 +1,8 @@
 //! Type specifiers: RFC 4506, section 6.3, and the C types that real files use.
+//!
+//! The sizes of C types are those of rpcgen: `long` has 32 bits, `long long` 64. `check` resolves
+//! named types, with the preludes. Bodies nest at most [`MAX_DEPTH`] deep, which bounds the
+//! recursion of this parser and of all that visit the tree.
 
 use nom::Parser;
 use nom::branch::alt;

@@ -1,4 +1,9 @@
 //! Unions: RFC 4506, section 6.3, union-body.
+//!
+//! An arm without a declaration becomes `void`; one whose declaration has no name is left out. A
+//! union of C becomes a placeholder with one arm, so that `check` does not report it again. Several
+//! declarations of one arm become a struct with the same encoding. `check` decides whether the
+//! discriminant and the cases have valid types and values.
 
 use nom::Parser;
 use nom::branch::alt;

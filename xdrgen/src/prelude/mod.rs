@@ -1,4 +1,9 @@
 //! The preludes: names that documents use and do not declare.
+//!
+//! A name stands for a primitive type ([`Prelude::get`]) or has a definition in XDR (`rpc.x`,
+//! `rpcb.x`), which `supply` moves to the module that uses it. `check` looks up the name of a
+//! field's type here only after the names of the documents. A new prelude needs its name both in
+//! [`Prelude::name`] and in the derived `Deserialize`, in kebab case, and a row in `docs/guide.md`.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;

@@ -1,5 +1,10 @@
 //! Renders diagnostics: as excerpts for people, as one line for a log, and as JSON, SARIF or
 //! commands of GitHub's workflows for tools.
+//!
+//! This module decides only the form; `check` and `diagnostic` decide what is reported and in which
+//! order. The driver of build scripts prints [`short`] in cargo directives, and
+//! [`useless_errata`](crate::useless_errata) compares diagnostics by it, so it is one line with the
+//! position. `place` maps spans to the document for all forms, and decides whether a fix applies.
 
 mod fixes;
 mod github;

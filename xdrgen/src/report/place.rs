@@ -1,4 +1,9 @@
-//! Selects the lines of a document that a report shows for a span.
+//! Maps spans to lines of the document as published, for all forms of a report: the excerpt for
+//! people, and lines and columns for tools.
+//!
+//! [`changes_one_line`] decides which fixes apply: `fixes`, SARIF, the excerpts and the language
+//! server rely on it, so that no fix changes a line whose text differs from the document's. JSON
+//! and the commands of GitHub's workflows contain all fixes.
 
 use std::ops::Range;
 
@@ -85,8 +90,8 @@ pub(super) fn changes_one_line(sources: &SourceMap, fix: &Fix) -> bool {
     one_line && changes && changed_line(sources, fix.span).is_none()
 }
 
-/// Returns the text's line at the start of a span, if an erratum made it differ from the document's
-/// line.
+/// Returns the text's line at the start of a span, if the document's line does not end with it: an
+/// erratum changed it, or the document writes it in another way, such as with entities.
 pub(super) fn changed_line(sources: &SourceMap, span: Span) -> Option<&str> {
     let content = sources.text(span.text).content();
     let at = (span.start as usize).min(content.len());

@@ -1,4 +1,7 @@
 //! Renders diagnostics as SARIF 2.1.0, the OASIS format for the results of static analysis.
+//!
+//! The structs are the format: their names and those of their fields follow the specification, and
+//! an absent property is left out. `rule_id` is the name of a [`Code`], whose name is an interface.
 
 use serde::Serialize;
 

@@ -1,4 +1,9 @@
 //! Decodes bytes into trees (RFC 4506).
+//!
+//! The decoder accepts the input that the runtime accepts, and charges `Limits` in the same way,
+//! but shares no code with the runtime: tests compare both. `dissector.lua` follows this decoder.
+//! Each cycle of calls passes through `value_within_depth`, whose limit bounds the stack here, and
+//! the recursion over trees in `encode`, `text` and `json`.
 
 use super::path::{Path, Step};
 use super::{

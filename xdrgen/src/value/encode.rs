@@ -1,4 +1,6 @@
-//! Encodes trees (RFC 4506) and checks them against the schema.
+//! Encodes trees (RFC 4506) and checks them against the schema. A caller may have built the tree,
+//! so that each part is checked, also against bounds and members. A tree that `decode` returns must
+//! encode to its bytes. `MAX_TREE_DEPTH` bounds the recursion.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The error of the decoder.
+//! The error of the decoder. The kinds repeat the names and messages of the kinds of decoding in
+//! `xdrgen_runtime::ErrorKind`, and have `ExternalType` in addition.
 
 use std::fmt;
 

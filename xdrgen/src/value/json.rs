@@ -1,4 +1,5 @@
-//! Renders trees as JSON.
+//! Renders trees as JSON. Tools rely on the keys that [`Node::to_json`] documents, and on the names
+//! of `Value::kind`. The recursion relies on `MAX_TREE_DEPTH`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 

@@ -1,4 +1,5 @@
-//! The position of a walk over a tree.
+//! The position of a walk over a tree. `decode` and `encode` use it, and render it for errors as
+//! the runtime's `Path` does.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Renders trees as text: one line for each leaf, in columns.
+//! Renders trees as text: one line for each leaf, in columns. `xdrgen decode` prints this text for
+//! people, and the rendering of `json` for tools. The recursion relies on `MAX_TREE_DEPTH`.
 
 use std::fmt;
 

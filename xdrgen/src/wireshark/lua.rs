@@ -1,4 +1,6 @@
-//! Lua values, and their source text.
+//! Lua values, and their source text. All text from documents passes through `quote`, so that no
+//! text can end its string in the script. The keys of `Record` are written as they are and must be
+//! Lua names.
 
 use std::fmt;
 

@@ -2,7 +2,8 @@
 //! shows.
 //!
 //! `dissector.lua` reads them by these keys and kinds, and accepts what `value` accepts: `deep` is
-//! true where `value` enters a level of `Limits::depth`.
+//! true where `value` enters a level of `Limits::depth`. Each kind needs a function of that name in
+//! `kinds` of `dissector.lua`. Users of Wireshark write the names of fields in filters.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,9 @@
-//! Renders results of a compilation as the JSON of LSP.
+//! Renders results of a compilation as the JSON of LSP. `symbols` finds definitions, and `lines`
+//! converts positions.
+//!
+//! Positions refer to the text that was compiled, which is that of the buffer if the document is
+//! open. URIs of open documents must be those that the editor uses: other spellings are other
+//! documents to the editor.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,7 @@
-//! Converts between byte offsets and the positions of LSP.
+//! Converts between byte offsets and the positions of LSP, which count UTF-16 code units (`lsp`
+//! announces this encoding). A table belongs to one text: each method takes the text that
+//! [`Lines::of`] has read. Positions of an editor may be out of range, and are clipped, so that
+//! slices do not panic.
 
 use std::ops::Range as Bytes;
 

@@ -2,7 +2,8 @@
 //!
 //! An editor sends the text of open documents and each change of it. The server answers with the
 //! diagnostics of `xdrgen check`, hover texts, definitions, quick fixes and formatted text.
-//! [`server::Server`] has no I/O; this module connects it with the editor.
+//! [`server::Server`] has no I/O; this module connects it with the editor. A capability in
+//! `initialize_result` needs its method in `server`, and `lines` relies on the encoding UTF-16.
 
 mod answers;
 mod buffers;

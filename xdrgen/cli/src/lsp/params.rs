@@ -1,4 +1,5 @@
-//! The parameters of requests and notifications, as far as the server reads them.
+//! The parameters of requests and notifications, as far as the server reads them. Unknown fields
+//! are ignored. Names are those of LSP 3.17 in snake case.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,9 @@
 //! The documents that are compiled together: the documents of a manifest, or a single document.
+//!
+//! A project caches one compilation. Whoever changes a buffer or a setting must call
+//! [`Project::invalidate`] or [`Project::configure`]: `compilation` does not compare texts.
+//! `is_stale` concerns the publication of diagnostics, and not the cache. Paths are compared in the
+//! form of `uri::canonical`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,10 @@
-//! The state of the server: open documents and their projects.
+//! The state of the server: open documents and their projects. `project` decides which documents
+//! belong together, `buffers` has the texts, and `answers` renders the results.
+//!
+//! Each open document has a key, and each key has a project. A project ends when its last open
+//! document is closed. A change of a text must invalidate the project of that document, which
+//! compiles again on the next request or `refresh`. Only changed diagnostics are published; the
+//! editor keeps the others.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

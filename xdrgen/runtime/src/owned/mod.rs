@@ -1,4 +1,9 @@
-//! The owned shape: values that own their content.
+//! The owned shape: values that own their content, and the helpers of generated code for boxes.
+//!
+//! An owned type must accept the input that its borrowed type accepts, because generated `skip`
+//! calls that of the borrowed type. A sequence reserves input bytes ([`Decoder::reserve_bytes`])
+//! before it allocates, so that a count cannot claim more memory than the input justifies. A `Box`
+//! counts as a level; [`boxed`] does not.
 
 mod array_buf;
 mod borrow;
