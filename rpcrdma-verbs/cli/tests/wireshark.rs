@@ -98,7 +98,9 @@ impl Fixture {
     /// Returns the output of tshark, or `None` without tshark. Checks that Lua reports no error.
     fn tshark(&self, file: &Path, options: &[&str]) -> Option<String> {
         let script = format!("lua_script:{}", self.file("rpcrdma2.lua").display());
+        // A random port may be one that Wireshark takes for another protocol's, such as 48898.
         let output = Command::new("tshark")
+            .args(["-o", "tcp.try_heuristic_first:TRUE"])
             .args(["-X", &script, "-r"])
             .arg(file)
             .args(options)

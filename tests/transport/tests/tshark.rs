@@ -48,6 +48,8 @@ fn tshark(file: &[u8], options: &[&str]) -> Option<Vec<String>> {
     let mut capture = tempfile::NamedTempFile::new().unwrap();
     capture.write_all(file).unwrap();
     let output = Command::new("tshark")
+        // A random port may be one that Wireshark takes for another protocol's, such as 48898.
+        .args(["-o", "tcp.try_heuristic_first:TRUE"])
         // Otherwise the second Send in a TCP segment has no RPC message.
         .args([
             "-o",
