@@ -1,7 +1,8 @@
 //! An NFSv4.1 client (RFC 8881) over any bidirectional transport of `oncrpc`: sessions, opens,
 //! delegations, and recalls.
 //!
-//! An [`Nfs4Session`] executes each COMPOUND exactly once, even if the connection is lost.
+//! An [`Nfs4Session`] executes a COMPOUND that is not idempotent at most once, even if the
+//! connection is lost.
 //! [`Nfs4Callbacks`] serves the calls of the server, which arrive over the same connection. An
 //! [`Nfs4Client`] opens, reads and writes files.
 //!
@@ -51,7 +52,6 @@ mod files;
 mod opening;
 mod session;
 mod slots;
-mod waiters;
 
 pub use attributes::{Nfs4Attributes, Nfs4SetAttributes};
 pub use callback_server::Nfs4CallbackRouter;

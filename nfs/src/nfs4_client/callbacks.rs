@@ -8,15 +8,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::Poll;
+
+use tokio::sync::Notify;
 
 use super::attributes::Nfs4Attributes;
 use super::delegations::Delegations;
-use super::slots::SlotTable;
-use super::waiters::{Waiters, lock};
+use super::slots::{SlotTable, lock};
 use crate::nfs4::owned::{
     CbCompound4res, CbGetattr4res, CbSequence4res, NfsCbResop4 as Result4, NfsFh4 as Handle4,
     NfsResop4,
@@ -91,6 +91,8 @@ pub struct Nfs4Callbacks(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
+    /// Wakes a task that waits for a recall.
+    queued: Notify,
     /// Whether a router exists. Without one, no connection is bound to a back channel.
     is_served: AtomicBool,
 }
@@ -100,7 +102,6 @@ struct State {
     sessions: HashMap<Sessionid4, BackChannel>,
     clients: HashMap<Clientid4, ClientState>,
     recalls: VecDeque<(Clientid4, Nfs4Recall)>,
-    waiters: Waiters,
 }
 
 struct BackChannel {
@@ -149,23 +150,32 @@ impl Nfs4Callbacks {
     pub fn new() -> Self {
         Self(Arc::new(Shared {
             state: Mutex::default(),
+            queued: Notify::new(),
             is_served: AtomicBool::new(false),
         }))
     }
 
     /// Waits for the next recall. If several tasks wait, one of them gets it.
     pub async fn next_recall(&self) -> Nfs4Recall {
-        poll_fn(|cx| {
+        loop {
+            let mut queued = pin!(self.0.queued.notified());
+            // A recall that is queued after this wakes the task, also before the first poll.
+            queued.as_mut().enable();
             let mut state = lock(&self.0.state);
-            match state.recalls.pop_front() {
-                Some((_, recall)) => Poll::Ready(recall),
-                None => {
-                    state.waiters.add(cx);
-                    Poll::Pending
-                }
+            if let Some((_, recall)) = state.recalls.pop_front() {
+                self.wake_for(&state);
+                return recall;
             }
-        })
-        .await
+            drop(state);
+            queued.await;
+        }
+    }
+
+    /// Wakes a task if recalls wait for one. It wakes the next task when it takes its recall.
+    fn wake_for(&self, state: &State) {
+        if !state.recalls.is_empty() {
+            self.0.queued.notify_one();
+        }
     }
 
     /// Records that a router offers these callbacks.
@@ -251,7 +261,10 @@ impl Nfs4Callbacks {
     /// Executes a CB_COMPOUND of `count` operations. Fewer of them are sufficient if one of them is
     /// [`NfsCbArgop4::Illegal`], or if they are too many.
     pub(super) fn execute(&self, args: &CbCompound4args<'_>, count: usize) -> CbCompound4res {
-        lock(&self.0.state).execute(args, count)
+        let mut state = lock(&self.0.state);
+        let reply = state.execute(args, count);
+        self.wake_for(&state);
+        reply
     }
 
     /// Removes a returned delegation and its recall.
@@ -313,7 +326,6 @@ impl State {
 
     fn queue(&mut self, client: Clientid4, recall: Nfs4Recall) {
         self.recalls.push_back((client, recall));
-        self.waiters.wake();
     }
 
     fn execute(&mut self, args: &CbCompound4args<'_>, count: usize) -> CbCompound4res {

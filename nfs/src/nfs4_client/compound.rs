@@ -54,7 +54,8 @@ enum Observed {
     Nothing,
     /// By GETATTR, VERIFY or NVERIFY.
     Attributes,
-    /// By READ: the reply may be too large to be cached.
+    /// By READ, or by READDIR, which also returns attributes: the reply may be too large to be
+    /// cached.
     Data,
 }
 
@@ -109,7 +110,7 @@ impl<'a> Nfs4Compound<'a> {
             {
                 self.before_write = Observed::Attributes;
             }
-            NfsArgop4::Read(_) => self.before_write = Observed::Data,
+            NfsArgop4::Read(_) | NfsArgop4::Readdir(_) => self.before_write = Observed::Data,
             NfsArgop4::Write(_) if self.before_write != Observed::Nothing => {
                 self.is_idempotent = false;
                 self.is_cached |= self.before_write == Observed::Attributes;
@@ -325,6 +326,7 @@ mod tests {
     enum Part {
         Attributes,
         Read,
+        ReadDir,
         Write,
         Remove,
     }
@@ -339,6 +341,16 @@ mod tests {
                     compound.add(NfsArgop4::Getattr(Getattr4args { attr_request }), 8)
                 }
                 Part::Read => compound.read(ANONYMOUS, 0, 100),
+                Part::ReadDir => {
+                    let args = crate::nfs4::Readdir4args {
+                        cookie: 0,
+                        cookieverf: [0; 8],
+                        dircount: 100,
+                        maxcount: 100,
+                        attr_request: (&[0u32][..]).into(),
+                    };
+                    compound.add(NfsArgop4::Readdir(args), 100)
+                }
                 Part::Write => compound.write(ANONYMOUS, 0, StableHow4::FileSync4, b"data"),
                 Part::Remove => {
                     let args = crate::nfs4::Remove4args { target: &[] };
@@ -351,12 +363,13 @@ mod tests {
 
     #[test]
     fn a_write_after_what_it_changes_is_not_repeated() {
-        use Part::{Attributes, Read, Remove, Write};
+        use Part::{Attributes, Read, ReadDir, Remove, Write};
         assert_eq!(classes(&[Attributes, Read]), (true, false));
         assert_eq!(classes(&[Write, Attributes]), (true, false));
         assert_eq!(classes(&[Attributes, Write]), (false, true));
         // The data may be too large for a cache.
         assert_eq!(classes(&[Attributes, Read, Write]), (false, false));
+        assert_eq!(classes(&[ReadDir, Write]), (false, false));
         assert_eq!(classes(&[Remove]), (false, true));
     }
 }

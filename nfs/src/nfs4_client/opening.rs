@@ -99,8 +99,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
     ///
     /// # Errors
     /// Fails as OPEN does. If the outcome is unknown, if the future is dropped, or if an operation
-    /// after OPEN fails, the server may hold an open that nothing closes: it ends with the client
-    /// id.
+    /// after OPEN fails, the server may hold an open that nothing closes, and a delegation whose
+    /// recall is refused: both end with the client id, and the delegation when it is revoked.
     pub async fn open(
         &self,
         dir: &owned::NfsFh4,

@@ -7,11 +7,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::vec::IntoIter;
 
 use oncrpc::xdr::{Array, Opaque};
 use oncrpc::{AsyncTransport, Call, CallOptions, Execution, ReplyLimits, Transport};
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::callbacks::{BACK_OPERATIONS, BACK_SLOTS, Nfs4Callbacks};
 use super::compound::{Nfs4Compound, Nfs4Results, take};
@@ -31,12 +32,13 @@ use crate::nfs4::{
 
 /// A session with an NFSv4.1 or 4.2 server, on a connection that also carries calls of the server.
 ///
-/// The session gives each COMPOUND a slot and a sequence number, so that the server executes it
-/// once even if it is retransmitted. The transport retransmits it over its next connection.
+/// The session gives each COMPOUND a slot and a sequence number, so that the server recognizes a
+/// retransmission, and executes a COMPOUND that is not idempotent at most once. The transport
+/// retransmits over its next connection.
 ///
-/// - **A lost connection.** The first COMPOUND on a new connection binds it to the fore channel. As
-///   soon as the server reports that the back channel is down, the session binds the connection to
-///   the back channel, too (BIND_CONN_TO_SESSION). A client that makes no other calls does not
+/// - **A lost connection.** The first COMPOUND on a new connection binds it to the fore channel. If
+///   the server reports that the back channel is down, the next COMPOUND first binds the connection
+///   to the back channel, too (BIND_CONN_TO_SESSION). A client that makes no other calls does not
 ///   notice this: it calls [`renew`](Self::renew) every third of the lease time.
 /// - **A lost reply.** If a COMPOUND ends without a reply, by a timeout or because its future is
 ///   dropped, the session resolves the state of its slot before the next use: a SEQUENCE with the
@@ -53,7 +55,8 @@ pub struct Nfs4Session<T> {
     slots: Arc<SlotTable>,
     /// The status flags of the last SEQUENCE.
     flags: AtomicU32,
-    is_binding: AtomicBool,
+    /// Locked during a BIND_CONN_TO_SESSION.
+    binding: Mutex<()>,
     binds: AtomicU32,
 }
 
@@ -118,7 +121,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             limits,
             slots,
             flags: AtomicU32::new(0),
-            is_binding: AtomicBool::new(false),
+            binding: Mutex::new(()),
             binds: AtomicU32::new(0),
         };
         session.reclaim_complete().await?;
@@ -144,10 +147,13 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     pub async fn compound(&self, mut request: Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
         let mut attempts = 1;
         loop {
-            let result = self.send(&mut request).await;
+            // Before the COMPOUND: its caller does not wait for this after the reply has arrived.
             self.restore_back_channel().await;
-            match result {
-                Err(error) if attempts < ATTEMPTS && self.may_repeat(&error, &request).await => {
+            let binds = self.binds();
+            match self.send(&mut request).await {
+                Err(error)
+                    if attempts < ATTEMPTS && self.may_repeat(&error, &request, binds).await =>
+                {
                     attempts += 1;
                 }
                 result => return result,
@@ -155,14 +161,19 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Returns true if a COMPOUND can be sent again after an error.
-    async fn may_repeat(&self, error: &Nfs4Error, request: &Nfs4Compound<'_>) -> bool {
+    /// Returns true if a COMPOUND can be sent again after an error. `binds` is the number of
+    /// bindings before the COMPOUND.
+    async fn may_repeat(&self, error: &Nfs4Error, request: &Nfs4Compound<'_>, binds: u32) -> bool {
         match error.status() {
             // The transport retransmitted the COMPOUND, and the server did not cache the reply.
             Some(Nfsstat4::RetryUncachedRep) => request.is_idempotent(),
             // The server has not executed this COMPOUND: its number was used for another.
             Some(Nfsstat4::SeqFalseRetry) => true,
-            Some(Nfsstat4::ConnNotBoundToSession) => self.bind().await.is_ok(),
+            Some(Nfsstat4::ConnNotBoundToSession) => {
+                let binding = self.binding.lock().await;
+                // Another COMPOUND may have bound the connection since.
+                self.binds() != binds || self.bind_with(&binding).await.is_ok()
+            }
             _ => false,
         }
     }
@@ -260,28 +271,29 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Renews the lease, and updates the status flags (SEQUENCE alone).
+    /// Renews the lease, and updates the status flags (SEQUENCE alone). If they report that the
+    /// back channel is down, binds the connection to it.
     ///
     /// # Errors
     /// Fails as SEQUENCE does.
     pub async fn renew(&self) -> Result<(), Nfs4Error> {
-        self.compound(Nfs4Compound::new()).await.map(|_| ())
+        self.compound(Nfs4Compound::new()).await?;
+        self.restore_back_channel().await;
+        Ok(())
     }
 
     /// Binds the connection to the back channel again, if the server reports that the back channel
-    /// is down. If that fails, the next COMPOUND tries again.
+    /// is down. If that fails, a later COMPOUND tries again.
     async fn restore_back_channel(&self) {
         let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
         if self.flags.load(Relaxed) & down == 0 || !self.callbacks.is_served() {
             return;
         }
-        // Only one COMPOUND does this. Its future may be dropped.
-        if !self.is_binding.swap(true, Relaxed) {
-            let guard = Reset(&self.is_binding);
-            if self.bind().await.is_ok() {
-                self.flags.fetch_and(!down, Relaxed);
-            }
-            drop(guard);
+        // One COMPOUND does this, and others do not wait for it.
+        if let Ok(binding) = self.binding.try_lock()
+            && self.bind_with(&binding).await.is_ok()
+        {
+            self.flags.fetch_and(!down, Relaxed);
         }
     }
 
@@ -292,6 +304,11 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     /// Fails as BIND_CONN_TO_SESSION does, and if the server binds the connection only to the fore
     /// channel.
     pub async fn bind(&self) -> Result<(), Nfs4Error> {
+        let binding = self.binding.lock().await;
+        self.bind_with(&binding).await
+    }
+
+    async fn bind_with(&self, _: &MutexGuard<'_, ()>) -> Result<(), Nfs4Error> {
         // A SEQUENCE may have bound the connection to the fore channel already; with `BackOrBoth`
         // Linux refuses that.
         let args = NfsArgop4::BindConnToSession(BindConnToSession4args {
@@ -319,12 +336,14 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Ends the session and the client id (DESTROY_SESSION, DESTROY_CLIENTID).
+    /// Ends the session and the client id (DESTROY_SESSION, DESTROY_CLIENTID). It can be called
+    /// again after an error, such as NFS4ERR_DELAY. Close the files first: without the session,
+    /// they stay open until the server ends the client id.
     ///
     /// # Errors
     /// Fails as these operations do: for example, with NFS4ERR_CLIENTID_BUSY if there are open
-    /// files.
-    pub async fn destroy(self) -> Result<(), Nfs4Error> {
+    /// files. The session has ended then.
+    pub async fn destroy(&self) -> Result<(), Nfs4Error> {
         let args = DestroySession4args {
             dsa_sessionid: self.id,
         };
@@ -419,15 +438,6 @@ impl<T> fmt::Debug for Nfs4Session<T> {
             "Nfs4Session({:x} of client {client_id:x})",
             u128::from_be_bytes(*id)
         )
-    }
-}
-
-/// Clears a flag when it is dropped.
-struct Reset<'a>(&'a AtomicBool);
-
-impl Drop for Reset<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Relaxed);
     }
 }
 

@@ -5,21 +5,23 @@
 //! `settled` before a request is sent. `callbacks` calls `is_in_flight` and `set_target` under its
 //! lock, so this module must not call `callbacks`.
 
-use std::future::poll_fn;
-use std::sync::Mutex;
-use std::task::Poll;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::waiters::{Waiters, lock};
+use tokio::sync::Notify;
 
 /// The slots, and the highest one that the server wants to be used.
 #[derive(Debug)]
-pub(super) struct SlotTable(Mutex<State>);
+pub(super) struct SlotTable {
+    state: Mutex<State>,
+    /// Each release wakes one task that waits for a slot.
+    released: Notify,
+}
 
 #[derive(Debug)]
 struct State {
     slots: Vec<Slot>,
     usable: usize,
-    waiters: Waiters,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,55 +68,61 @@ impl SlotTable {
             is_in_doubt: false,
         };
         let slots = vec![slot; count as usize];
-        Self(Mutex::new(State {
-            usable: slots.len(),
-            slots,
-            waiters: Waiters::default(),
-        }))
+        Self {
+            state: Mutex::new(State {
+                usable: slots.len(),
+                slots,
+            }),
+            released: Notify::new(),
+        }
     }
 
     /// Waits for a slot: the lowest free one, and those in doubt last.
     pub(super) async fn lease(&self) -> SlotLease<'_> {
-        poll_fn(|cx| {
-            let mut state = lock(&self.0);
-            match state.take() {
-                Some((id, slot)) => Poll::Ready(SlotLease {
-                    table: self,
-                    id: number(id),
-                    sequence: slot.sequence,
-                    highest: number(state.highest()),
-                    is_in_doubt: slot.is_in_doubt,
-                    outcome: Outcome::Unknown,
-                }),
-                None => {
-                    state.waiters.add(cx);
-                    Poll::Pending
-                }
+        loop {
+            let mut released = pin!(self.released.notified());
+            // A release after this wakes the task, also one before the first poll.
+            released.as_mut().enable();
+            if let Some(lease) = self.try_lease() {
+                return lease;
             }
+            released.await;
+        }
+    }
+
+    fn try_lease(&self) -> Option<SlotLease<'_>> {
+        let mut state = lock(&self.state);
+        let (id, slot) = state.take()?;
+        Some(SlotLease {
+            table: self,
+            id: number(id),
+            sequence: slot.sequence,
+            highest: number(state.highest()),
+            is_in_doubt: slot.is_in_doubt,
+            outcome: Outcome::Unknown,
         })
-        .await
     }
 
     /// Limits the slots in use to the number that the server requests: at least one.
     pub(super) fn set_target(&self, highest: u32) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let wanted = (highest as usize).saturating_add(1);
         let usable = wanted.min(state.slots.len());
         if usable > state.usable {
-            state.waiters.wake();
+            self.released.notify_waiters();
         }
         state.usable = usable;
     }
 
     /// Returns true if the reply to a request is outstanding.
     pub(super) fn is_in_flight(&self, id: u32, sequence: u32) -> bool {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         let slot = state.slots.get(id as usize);
         slot.is_some_and(|slot| slot.is_leased && slot.sequence == sequence)
     }
 
     fn release(&self, id: u32, outcome: Outcome) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let Some(slot) = state.slots.get_mut(id as usize) {
             slot.is_leased = false;
             match outcome {
@@ -126,8 +134,14 @@ impl SlotTable {
                 }
             }
         }
-        state.waiters.wake();
+        drop(state);
+        self.released.notify_one();
     }
+}
+
+/// Locks a state. A poisoned lock is ignored: every change of a state is a single step.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -159,7 +173,7 @@ impl SlotLease<'_> {
 
     /// Advances the sequence number, after the server has told the outcome of an earlier request.
     pub(super) fn settled(&mut self) {
-        let mut state = lock(&self.table.0);
+        let mut state = lock(&self.table.state);
         if let Some(slot) = state.slots.get_mut(self.id as usize) {
             slot.sequence = slot.sequence.wrapping_add(1);
             slot.is_in_doubt = false;
@@ -237,7 +251,7 @@ mod tests {
     #[test]
     fn numbers_wrap_around() {
         let table = SlotTable::new(1);
-        lock(&table.0).slots[0].sequence = u32::MAX;
+        lock(&table.state).slots[0].sequence = u32::MAX;
         now(&table).unwrap().consumed();
         assert_eq!(now(&table).map(|lease| lease.sequence), Some(0));
     }

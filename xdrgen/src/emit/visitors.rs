@@ -1,4 +1,8 @@
 //! Emits the decoding of sequences in one pass: element by element, and arm by arm for unions.
+//! `check::visitors` selects the unions, and `names::visitor` names their traits.
+//!
+//! `Visit::visit` must accept exactly the input that `decode` in `unions` accepts, because the
+//! resulting sequence decodes the same bytes again on access.
 
 use std::collections::HashSet;
 
@@ -155,9 +159,15 @@ impl Emitter<'_> {
                 fn other(&mut self, value: #name #lifetime);
                 #(#handlers)*
             }
-            impl<'a, V: #visitor #lifetime + ?Sized> xdr::Visit<'a, V> for #name #lifetime {
+            impl<'a, __Visitor> xdr::Visit<'a, __Visitor> for #name #lifetime
+            where
+                __Visitor: #visitor #lifetime + ?Sized,
+            {
                 #[inline(always)]
-                fn visit(decoder: &mut xdr::Decoder<'a>, visitor: &mut V) -> xdr::Result<()> {
+                fn visit(
+                    decoder: &mut xdr::Decoder<'a>,
+                    visitor: &mut __Visitor,
+                ) -> xdr::Result<()> {
                     match decoder.u32()? { #(#arms)* #other }
                     Ok(())
                 }
