@@ -51,6 +51,9 @@ impl fmt::Display for NetworkError {
 
 impl std::error::Error for NetworkError {}
 
+/// The bits before the address of IPv4 in an IPv4-mapped address of IPv6.
+const MAPPED_BITS: u8 = 96;
+
 /// Returns the bits of an address, left-aligned, and their number.
 fn bits_of(address: IpAddr) -> (u128, u8) {
     match address {
@@ -93,10 +96,19 @@ impl Network {
         if value & !mask(bits) != 0 {
             return Err(NetworkError::HostBits);
         }
-        Ok(Self { first, bits })
+        Ok(
+            match (first.to_canonical(), bits.checked_sub(MAPPED_BITS)) {
+                (mapped @ IpAddr::V4(_), Some(bits)) if first.is_ipv6() => Self {
+                    first: mapped,
+                    bits,
+                },
+                _ => Self { first, bits },
+            },
+        )
     }
 
-    /// Returns true if an address is in the network. An IPv4-mapped IPv6 address
+    /// Returns true if an address is in the network, which may also be written with IPv4-mapped
+    /// addresses. An IPv4-mapped IPv6 address
     /// (`::ffff:192.0.2.1`), which a dual-stack socket returns, is treated as the IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -109,6 +121,7 @@ impl Network {
 /// A network of one address.
 impl From<IpAddr> for Network {
     fn from(first: IpAddr) -> Self {
+        let first = first.to_canonical();
         let (_, bits) = bits_of(first);
         Self { first, bits }
     }
@@ -158,6 +171,8 @@ mod tests {
             ("::/0", Ok("::/0")),
             ("2001:db8::/33", Ok("2001:db8::/33")),
             ("2001:db8::1/128", Ok("2001:db8::1")),
+            ("::ffff:192.0.2.1", Ok("192.0.2.1")),
+            ("::ffff:192.0.2.0/120", Ok("192.0.2.0/24")),
             ("192.0.2.1/24", Err(NetworkError::HostBits)),
             ("::1/0", Err(NetworkError::HostBits)),
             ("192.0.2.0/33", Err(NetworkError::Bits)),
@@ -183,6 +198,8 @@ mod tests {
             ("192.0.2.0/25", "192.0.1.255", false),
             ("192.0.2.0/25", "::ffff:192.0.2.1", true),
             ("192.0.2.0/25", "::192.0.2.1", false),
+            ("::ffff:192.0.2.0/121", "192.0.2.1", true),
+            ("::ffff:192.0.2.1", "::ffff:192.0.2.1", true),
             ("0.0.0.0/0", "255.255.255.255", true),
             ("0.0.0.0/0", "::1", false),
             ("::/0", "::1", true),

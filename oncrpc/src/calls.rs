@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::channel::{CallId, Submission};
-use crate::error::{CallErrorKind, Execution, Progress};
+use crate::error::{CallErrorKind, Progress};
 use crate::request::Request;
 
 /// All calls of a runner, each with its deadline.
@@ -321,10 +321,11 @@ impl Calls {
         self.resend_deadlines.clear();
     }
 
-    /// Fails a call in flight that could not be sent.
+    /// Fails a call in flight that could not be sent, or not again: an earlier transmission may
+    /// have been executed.
     pub(crate) fn fail(&mut self, xid: u32, kind: CallErrorKind) {
         if let Some(call) = self.take(xid) {
-            call.fail(kind, Execution::NotExecuted);
+            call.fail_unanswered(kind);
         }
     }
 }

@@ -161,7 +161,11 @@ impl ReplyCache {
             None => {
                 state.count_execution(now);
                 state.entries.insert(key, Entry::InProgress(Vec::new()));
-                Lookup::New(ExecutingCall { shard, key })
+                Lookup::New(ExecutingCall {
+                    shard,
+                    key,
+                    is_finished: false,
+                })
             }
         }
     }
@@ -196,11 +200,19 @@ impl fmt::Debug for ReplyCache {
 pub(crate) struct ExecutingCall<'c> {
     shard: &'c Mutex<Shard>,
     key: Key,
+    /// The entry is no longer that of this call: its reply may have been removed, and a
+    /// retransmission may be in progress.
+    is_finished: bool,
 }
 
 impl ExecutingCall<'_> {
     /// Stores the reply.
-    pub(crate) fn finish(self, reply: &OutgoingReply) {
+    pub(crate) fn finish(mut self, reply: &OutgoingReply) {
+        self.store(reply);
+    }
+
+    fn store(&mut self, reply: &OutgoingReply) {
+        self.is_finished = true;
         let waiting = lock(self.shard).finish(self.key, reply);
         waiting.into_iter().for_each(|(_, waker)| waker.wake());
     }
@@ -208,6 +220,9 @@ impl ExecutingCall<'_> {
 
 impl Drop for ExecutingCall<'_> {
     fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
         let mut shard = lock(self.shard);
         if let Some(Entry::InProgress(_)) = shard.entries.get(&self.key)
             && let Some(Entry::InProgress(waiting)) = shard.remove(&self.key)

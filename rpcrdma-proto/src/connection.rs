@@ -71,7 +71,7 @@ mod slab;
 mod states;
 mod xid_table;
 
-pub use config::{Config, ConfigError, MAX_CALL_SEGMENTS, Properties, Role};
+pub use config::{Config, ConfigError, MAX_ACCEPTED_SEGMENTS, MAX_CALL_SEGMENTS, Properties, Role};
 pub use exchange::RegisterError;
 pub use output::{
     Action, BufferId, CallFailure, CallLocation, CallRegion, CloseReason, Event, Exposure,

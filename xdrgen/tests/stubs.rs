@@ -3,7 +3,7 @@
 mod common;
 
 use common::Folder;
-use xdrgen_build::{Compilation, Config, Module, Shapes, Stubs, Style};
+use xdrgen_build::{Code, Compilation, Config, Level, Module, Overlay, Shapes, Stubs, Style};
 
 const KV: &str = include_str!("kv/kv.x");
 
@@ -452,4 +452,52 @@ fn visitors_have_names_of_their_own() {
     ] {
         assert!(methods.contains(method), "{method} in {methods}");
     }
+}
+
+/// Aliases of members, modules of programs and versions, and variants of overlays are names, too.
+#[test]
+fn other_names_do_not_clash() {
+    let report = |xdr: &str, manifest: fn(Module) -> Module| {
+        let module = manifest(Module::new("m").text("m.x", xdr.to_owned()));
+        let config = Config::new().module(module);
+        let config = config.lint(Code::DuplicateEnumValue, Level::Allow);
+        config.expect("the lint").check().report(Style::Plain)
+    };
+    let version = "{ void NULL(void) = 0; }";
+    let programs = format!(
+        "program P_1 {{ version V {version} = 1; version v {version} = 2; }} = 1;\n\
+         program p_1 {{ version W {version} = 1; }} = 2;"
+    );
+    let clashes = report(&programs, |module| module);
+    assert!(
+        clashes.contains("the versions `V` and `v` are both `v`"),
+        "{clashes}"
+    );
+    assert!(
+        clashes.contains("the programs `P_1` and `p_1` are both `p_1`"),
+        "{clashes}"
+    );
+    let clashes = report("enum e { A = 1, a_b = 1, aB = 1 };", |module| module);
+    assert!(
+        clashes.contains("`a_b` and `aB` are both `AB`"),
+        "{clashes}"
+    );
+    let contents = "const C_UNKNOWN = 1; const C_A = 2; struct a { int b; };\n\
+                    struct c { unsigned int code; opaque data<>; };";
+    let clashes = report(contents, |module| {
+        let case = |constant: &str| (constant.to_owned(), "a".to_owned());
+        module.overlay(Overlay {
+            name: "Content".to_owned(),
+            carrier: "c".to_owned(),
+            code: "code".to_owned(),
+            data: "data".to_owned(),
+            strip: vec!["C_".to_owned()],
+            cases: vec![case("C_UNKNOWN"), case("C_A")],
+            ..Overlay::default()
+        })
+    });
+    assert!(
+        clashes.contains("`C_UNKNOWN` are both `Unknown`"),
+        "{clashes}"
+    );
 }

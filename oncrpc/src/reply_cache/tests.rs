@@ -68,6 +68,20 @@ fn is_done(cache: &ReplyCache, key: Key) -> bool {
     matches!(cache.begin(key, None), Lookup::Done(Outcome::Reply(_)))
 }
 
+/// A reply that is not kept: a retransmission may begin before the first execution is dropped.
+#[test]
+fn end_of_a_call_leaves_the_next_one_in_progress() {
+    let cache = ReplyCache::new(ReplyCacheConfig::new().max_age(Duration::ZERO));
+    let key = key(&cache, 700, 5, b"call");
+    let mut first = begin(&cache, key);
+    first.store(&reply(1));
+    let second = begin(&cache, key);
+    drop(first);
+    assert!(matches!(cache.begin(key, None), Lookup::InProgress(_)));
+    second.finish(&reply(1));
+    let _third = begin(&cache, key);
+}
+
 #[test]
 fn key_has_caller_xid_procedure_and_bytes() {
     let cache = ReplyCache::default();

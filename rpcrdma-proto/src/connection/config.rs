@@ -17,6 +17,10 @@ use crate::version::{V1_INLINE_THRESHOLD, V2_INLINE_THRESHOLD, Version};
 /// The maximum number of segments in one outgoing message.
 pub const MAX_CALL_SEGMENTS: usize = 64;
 
+/// The largest [`limits.max_segments`](Config::limits): a reply that returns the segments of all
+/// chunks of its call fits in every buffer for a header.
+pub const MAX_ACCEPTED_SEGMENTS: u32 = 128;
+
 /// The maximum number of Write chunks that one incoming call may offer. No upper-layer binding of
 /// NFS uses as many.
 pub(super) const MAX_WRITE_CHUNKS: usize = 16;
@@ -146,8 +150,8 @@ pub enum ConfigError {
     Nothing,
     /// `credits` is zero or exceeds `max_calls`.
     Credits,
-    /// `max_segments` or `max_segment_len` is zero, or `max_segments` exceeds
-    /// [`MAX_CALL_SEGMENTS`].
+    /// `max_segments` or `max_segment_len` is zero, `max_segments` exceeds [`MAX_CALL_SEGMENTS`], or
+    /// `limits.max_segments` exceeds [`MAX_ACCEPTED_SEGMENTS`].
     Segments,
     /// `reserved_receives` is zero: a message without a credit would end the connection.
     Reserve,
@@ -175,8 +179,8 @@ impl fmt::Display for ConfigError {
             Self::Segments => {
                 write!(
                     f,
-                    "max_segments must be 1 to {MAX_CALL_SEGMENTS}, and max_segment_len \
-                    must be one or more"
+                    "max_segments must be 1 to {MAX_CALL_SEGMENTS}, max_segment_len \
+                    one or more, and limits.max_segments at most {MAX_ACCEPTED_SEGMENTS}"
                 )
             }
             Self::Reserve => f.write_str(
@@ -311,6 +315,7 @@ impl Config {
         } else if self.max_segments == 0
             || self.max_segment_len == 0
             || self.max_segments as usize > MAX_CALL_SEGMENTS
+            || self.limits.max_segments > MAX_ACCEPTED_SEGMENTS
         {
             Err(ConfigError::Segments)
         } else if self.reserved_receives == 0 {

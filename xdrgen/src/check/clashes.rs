@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ir::{ModuleDef, Schema, TypeDef, TypeDefKind, Version};
+use crate::ir::{ModuleDef, OverlayDef, Schema, TypeDef, TypeDefKind, Version};
 use crate::names;
 use crate::source::Span;
 
@@ -31,6 +31,7 @@ pub(crate) fn check(schema: &Schema, diagnostics: &mut Diagnostics) {
         for overlay in &module.overlays {
             let span = overlay.span.unwrap_or(schema.ty(overlay.carrier).span);
             types.add(&overlay.rust, "the overlay", span, diagnostics);
+            cases(overlay, span, diagnostics);
         }
         module
             .types
@@ -64,8 +65,7 @@ fn parts(definition: &TypeDef, diagnostics: &mut Diagnostics) {
         }
         TypeDefKind::Enum(body) => {
             let mut names = Names::new("members");
-            body.members
-                .iter()
+            body.all_members()
                 .for_each(|member| names.add(&member.rust, &member.name, member.span, diagnostics));
             if body.open {
                 let what = "the variant for other values";
@@ -82,7 +82,27 @@ fn parts(definition: &TypeDef, diagnostics: &mut Diagnostics) {
     }
 }
 
+/// Reports cases of an overlay with the same variant. One variant has the other contents.
+fn cases<'a>(overlay: &'a OverlayDef, span: Span, diagnostics: &mut Diagnostics) {
+    let mut names = Names::new("cases of an overlay");
+    names.add("Unknown", "other contents", span, diagnostics);
+    if overlay.empty_is_default {
+        names.add("Default", "no content", span, diagnostics);
+    }
+    for case in &overlay.cases {
+        names.add(&case.rust, &case.constant, span, diagnostics);
+    }
+}
+
 fn programs(schema: &Schema, module: &ModuleDef, diagnostics: &mut Diagnostics) {
+    let mut names = Names::new("programs");
+    for program in &module.programs {
+        names.add(&program.rust, &program.name, program.span, diagnostics);
+        let mut names = Names::new("versions");
+        for version in &program.versions {
+            names.add(&version.rust, &version.name, version.span, diagnostics);
+        }
+    }
     for version in module.programs.iter().flat_map(|program| &program.versions) {
         let mut names = Names::new("procedures");
         for procedure in &version.procedures {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::chunk::{ChunkError, Segment};
-use crate::connection::config::MAX_CALL_SEGMENTS;
+use crate::chunk::{ChunkError, ChunkLimits, Segment};
+use crate::connection::config::{MAX_ACCEPTED_SEGMENTS, MAX_CALL_SEGMENTS};
 use crate::connection::output::BufferId;
 use crate::connection::xid_table::XidTable;
 use crate::continuation::{MAX_TRANSMISSIONS, RtrExtConfig};
@@ -225,6 +225,20 @@ fn limits_of_segments_are_checked() {
             max_segments,
             max_segment_len,
             send_size: 1024,
+            ..Config::client()
+        };
+        assert_eq!(config.check(), found);
+    }
+    for (max_segments, found) in [
+        (MAX_ACCEPTED_SEGMENTS, Ok(())),
+        (MAX_ACCEPTED_SEGMENTS + 1, Err(ConfigError::Segments)),
+    ] {
+        let limits = ChunkLimits {
+            max_segments,
+            ..ChunkLimits::DEFAULT
+        };
+        let config = Config {
+            limits,
             ..Config::client()
         };
         assert_eq!(config.check(), found);

@@ -5,7 +5,7 @@
 //! `SharedQueue::post` calls waiters without the lock of the queue, and its callers hold no lock of
 //! a connection. A provider checks `is_of` before a queue pair uses a shared queue.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::domain::Domain;
@@ -86,6 +86,8 @@ struct SharedReceiveState<W> {
     posted: VecDeque<PostedReceive>,
     /// Connections with a Send that waits for a receive.
     waiting: VecDeque<Weak<W>>,
+    /// The addresses of those, so that each waits once. The `Weak` keeps its address in use.
+    addresses: HashSet<usize>,
     /// The device's answer to the request to end the queue; `None` before the request.
     ended: Option<bool>,
 }
@@ -96,6 +98,7 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
         let state = SharedReceiveState {
             posted: VecDeque::with_capacity(most),
             waiting: VecDeque::new(),
+            addresses: HashSet::new(),
             ended: None,
         };
         Self {
@@ -138,19 +141,23 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
     fn next_waiting(&self) -> Option<Arc<W>> {
         let mut state = self.lock();
         while !state.posted.is_empty() {
-            if let Some(waiter) = state.waiting.pop_front()?.upgrade() {
+            let waiter = state.waiting.pop_front()?;
+            state.addresses.remove(&waiter.as_ptr().addr());
+            if let Some(waiter) = waiter.upgrade() {
                 return Some(waiter);
             }
         }
         None
     }
 
-    /// Takes a receive. If there is none, a later post notifies `waits`, once for each such call.
+    /// Takes a receive. If there is none, a later post notifies `waits` once.
     pub(in crate::provider) fn take(&self, waits: Option<&Weak<W>>) -> Option<PostedReceive> {
         let mut state = self.lock();
         // The receive that was posted last may still be in the caches. A shared queue has no order.
         let posted = state.posted.pop_back();
-        if let (None, Some(waiter)) = (&posted, waits) {
+        if let (None, Some(waiter)) = (&posted, waits)
+            && state.addresses.insert(waiter.as_ptr().addr())
+        {
             state.waiting.push_back(waiter.clone());
         }
         posted
