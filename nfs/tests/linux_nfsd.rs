@@ -5,7 +5,12 @@
 
 mod servers;
 
-use servers::{cases, with_server};
+use std::fs;
+
+use oncrpc::CallErrorKind;
+use oncrpc::xdr::Opaque;
+use rpcrdma_nfs::nfs3::{NfsFh3, StableHow, Write3args};
+use servers::{Exported, cases, exported, pattern, run, with_server};
 
 #[test]
 fn writes_reach_the_disk() {
@@ -51,5 +56,70 @@ fn directories_match_the_disk() {
 fn names_and_attributes_match_the_disk() {
     with_server("names", async |exported| {
         cases::names(exported, 255).await;
+    });
+}
+
+/// A WRITE of more bytes than a call may have fails alone: the connection continues.
+#[test]
+fn a_write_above_the_maximum_fails_alone() {
+    run(async || {
+        let exported = exported("above", true).await;
+        let file = exported.create("file").await.handle;
+        let len = 2 * exported.nfs.limits().write;
+        let stubs = exported.nfs.stubs();
+        let mut buf = stubs.transport().item_buf(len as usize);
+        buf.copy_from_slice(&pattern(len as usize, 0));
+        let args = Write3args {
+            file: NfsFh3 {
+                data: Opaque::new(file.as_bytes()).unwrap(),
+            },
+            offset: 0,
+            count: len,
+            stable: StableHow::Unstable,
+            data: buf.into_item(len as usize),
+        };
+        let error = stubs.write(&args).await.unwrap_err();
+        println!("{error}");
+        assert!(
+            matches!(error.kind(), CallErrorKind::Transport(_)),
+            "{error:?}"
+        );
+        assert_eq!(exported.content("file"), []);
+        let written = exported.nfs.write(&file, 0, b"after", StableHow::Unstable);
+        written.await.unwrap();
+        assert_eq!(exported.content("file"), b"after");
+    });
+}
+
+/// Returns how many RDMA Writes the kernel's servers have posted.
+fn server_writes() -> u64 {
+    let count = fs::read_to_string("/proc/sys/sunrpc/svc_rdma/rdma_stat_write");
+    count.unwrap().trim().parse().unwrap()
+}
+
+/// Makes a directory of files, and returns the number of RDMA Writes by which it is listed.
+async fn writes_of_listing(exported: &Exported, files: usize) -> u64 {
+    let name = format!("dir-{files}");
+    fs::create_dir(exported.disk.join(&name)).unwrap();
+    for number in 0..files {
+        fs::write(exported.disk.join(format!("{name}/{number}")), "").unwrap();
+    }
+    let dir = exported.nfs.lookup(&exported.dir, &name).await.unwrap();
+    let (mut stream, mut entries) = (exported.nfs.read_dir_plus(&dir.handle), 0);
+    let before = server_writes();
+    while let Some(part) = stream.next().await.unwrap() {
+        entries += part.len();
+    }
+    assert_eq!(entries, files + 2);
+    server_writes() - before
+}
+
+/// A long reply to READDIRPLUS arrives in the Reply chunk: the call has no other chunk.
+#[test]
+fn a_long_listing_arrives_in_a_reply_chunk() {
+    run(async || {
+        let exported = exported("long", true).await;
+        assert_eq!(writes_of_listing(&exported, 0).await, 0);
+        assert!(writes_of_listing(&exported, 100).await > 0);
     });
 }

@@ -13,9 +13,11 @@ use oncrpc::{AuthSys, CallOptions, Method, PendingCall, ReplyLimits};
 use rpcrdma_nfs::nfs3::nfs_program::nfs_v3::Client;
 use rpcrdma_nfs::nfs3::owned::{Create3res, PostOpFh3};
 use rpcrdma_nfs::nfs3::{
-    Access3args, Commit3args, Create3args, Createhow3, Diropargs3, Getattr3args, Lookup3args,
-    NfsFh3, Read3args, Readdir3args, Readdirplus3args, Readlink3args, Remove3args, Rename3args,
-    Sattr3, Sattrguard3, Setattr3args, StableHow, Symlink3args, Symlinkdata3, Write3args,
+    Access3args, Commit3args, Create3args, Createhow3, Diropargs3, Fsinfo3args, Fsstat3args,
+    Getattr3args, Link3args, Lookup3args, Mkdir3args, Mknod3args, Mknoddata3, NfsFh3,
+    Pathconf3args, Read3args, Readdir3args, Readdirplus3args, Readlink3args, Remove3args,
+    Rename3args, Rmdir3args, Sattr3, Sattrguard3, Setattr3args, StableHow, Symlink3args,
+    Symlinkdata3, Write3args,
 };
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, Squash, router};
 use rpcrdma_proto::connection::{Config, Properties};
@@ -274,7 +276,10 @@ fn read(count: u32) -> impl Fn(&mut World, &Files) {
 }
 
 fn operations() -> Vec<Operation> {
-    vec![
+    let mut operations = vec![
+        operation("NULL", |world, _| {
+            world.call(|nfs, near| nfs.null().begin(near).unwrap(), drop);
+        }),
         operation("GETATTR", |world, files| {
             let object = fh(&files.file);
             call!(world, getattr, Getattr3args { object });
@@ -354,6 +359,78 @@ fn operations() -> Vec<Operation> {
                 let object = place(&files.root, &name);
                 call!(world, remove, Remove3args { object });
             }
+        }),
+    ];
+    operations.extend(rare_operations());
+    operations
+}
+
+/// Makes a new name for each run of an operation.
+fn with_new_name(
+    name: &'static str,
+    run: impl Fn(&mut World, &Files, &str) + 'static,
+) -> Operation {
+    let number = Cell::new(0);
+    operation(name, move |world, files| {
+        let object = format!("{name} {}", number.replace(number.get() + 1));
+        run(world, files, &object);
+    })
+}
+
+/// The procedures that clients call least.
+fn rare_operations() -> Vec<Operation> {
+    vec![
+        with_new_name("MKDIR", |world, files, name| {
+            let args = Mkdir3args {
+                r#where: place(&files.root, name),
+                attributes: Sattr3::UNSET,
+            };
+            call!(world, mkdir, args);
+        }),
+        operation("RMDIR", {
+            let number = Cell::new(0);
+            move |world, files| {
+                let name = format!("MKDIR {}", number.replace(number.get() + 1));
+                let object = place(&files.root, &name);
+                call!(world, rmdir, Rmdir3args { object });
+            }
+        }),
+        with_new_name("SYMLINK of 1,000 bytes", |world, files, name| {
+            let path = vec![b'p'; 1000];
+            let args = Symlink3args {
+                r#where: place(&files.root, name),
+                symlink: Symlinkdata3 {
+                    symlink_attributes: Sattr3::UNSET,
+                    symlink_data: path.as_slice().into(),
+                },
+            };
+            call!(world, symlink, args);
+        }),
+        with_new_name("MKNOD", |world, files, name| {
+            let args = Mknod3args {
+                r#where: place(&files.root, name),
+                what: Mknoddata3::Fifo(Sattr3::UNSET),
+            };
+            call!(world, mknod, args);
+        }),
+        with_new_name("LINK", |world, files, name| {
+            let args = Link3args {
+                file: fh(&files.file),
+                link: place(&files.root, name),
+            };
+            call!(world, link, args);
+        }),
+        operation("FSSTAT", |world, files| {
+            let fsroot = fh(&files.root);
+            call!(world, fsstat, Fsstat3args { fsroot });
+        }),
+        operation("FSINFO", |world, files| {
+            let fsroot = fh(&files.root);
+            call!(world, fsinfo, Fsinfo3args { fsroot });
+        }),
+        operation("PATHCONF", |world, files| {
+            let object = fh(&files.root);
+            call!(world, pathconf, Pathconf3args { object });
         }),
     ]
 }
