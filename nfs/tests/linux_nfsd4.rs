@@ -346,10 +346,10 @@ async fn second_write(exported: &Exported, name: &str, second: &[u8], in_chunks:
 fn a_second_write_may_be_written_from_the_start_of_its_page() {
     with_nfsd("second", async |exported| {
         let second = pattern(20_000, 2);
-        second_write(exported, "inline", &second, false).await;
+        second_write(exported, "second", &second, false).await;
         // One Read chunk each.
         if !is_before_6_12() {
-            second_write(exported, "chunks", &second, true).await;
+            second_write(exported, "second-in-chunks", &second, true).await;
         }
     });
 }
