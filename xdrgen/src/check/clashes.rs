@@ -83,7 +83,7 @@ fn parts(definition: &TypeDef, diagnostics: &mut Diagnostics) {
 }
 
 /// Reports cases of an overlay with the same variant. One variant has the other contents.
-fn cases<'a>(overlay: &'a OverlayDef, span: Span, diagnostics: &mut Diagnostics) {
+fn cases(overlay: &OverlayDef, span: Span, diagnostics: &mut Diagnostics) {
     let mut names = Names::new("cases of an overlay");
     names.add("Unknown", "other contents", span, diagnostics);
     if overlay.empty_is_default {
