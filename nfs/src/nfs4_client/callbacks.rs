@@ -161,14 +161,18 @@ impl Nfs4Callbacks {
             let mut queued = pin!(self.0.queued.notified());
             // A recall that is queued after this wakes the task, also before the first poll.
             queued.as_mut().enable();
-            let mut state = lock(&self.0.state);
-            if let Some((_, recall)) = state.recalls.pop_front() {
-                self.wake_for(&state);
+            if let Some(recall) = self.take_recall() {
                 return recall;
             }
-            drop(state);
             queued.await;
         }
+    }
+
+    fn take_recall(&self) -> Option<Nfs4Recall> {
+        let mut state = lock(&self.0.state);
+        let (_, recall) = state.recalls.pop_front()?;
+        self.wake_for(&state);
+        Some(recall)
     }
 
     /// Wakes a task if recalls wait for one. It wakes the next task when it takes its recall.
