@@ -10,7 +10,7 @@ use std::fs;
 use oncrpc::CallErrorKind;
 use oncrpc::xdr::Opaque;
 use rpcrdma_nfs::nfs3::{NfsFh3, StableHow, Write3args};
-use servers::{Exported, cases, exported, pattern, run, with_server};
+use servers::{cases, exported, pattern, run, with_server};
 
 #[test]
 fn writes_reach_the_disk() {
