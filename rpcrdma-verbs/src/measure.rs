@@ -166,7 +166,9 @@ impl<D: Device> BenchEnd<D> {
                     self.received.push(tag);
                 }
                 CompletionKind::Requests(..) => while connection.endpoint.retire().is_some() {},
-                CompletionKind::Receive(..) | CompletionKind::Unknown => {}
+                // The connection has ended: no message follows.
+                CompletionKind::Receive(..) => return Err(DriverError::ConnectionGone),
+                CompletionKind::Unknown => {}
             }
         }
         self.taken = taken;
@@ -380,8 +382,10 @@ fn establish<D: Device>(
                 far.manager.accept(request, endpoint.pair(), &[])?;
             }
         }
-        if let Some(ConnectionEvent::Established { .. }) = near.manager.poll() {
-            return Ok(());
+        match near.manager.poll() {
+            Some(ConnectionEvent::Established { .. }) => return Ok(()),
+            Some(ConnectionEvent::Failed { .. }) => return Err(DriverError::ConnectionGone),
+            _ => {}
         }
     }
 }
