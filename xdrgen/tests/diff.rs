@@ -61,6 +61,23 @@ fn constants() {
     );
 }
 
+/// Modules may have constants of one name.
+#[test]
+fn constants_of_two_modules() {
+    let compiled = |values: [u32; 2]| {
+        let [one, two] = values.map(|value| format!("const A = {value};"));
+        let config = Config::new().module(Module::new("one").text("one.x", one));
+        config.module(Module::new("two").text("two.x", two)).check()
+    };
+    let [old, new] = [[1, 2], [1, 3]].map(compiled);
+    assert_eq!(diff(old.schema(), old.schema()), []);
+    let changes = diff(old.schema(), new.schema());
+    let [change] = &changes[..] else {
+        panic!("{changes:?}")
+    };
+    assert!(change.class == Class::Breaking && change.message.contains("it was 2"));
+}
+
 #[test]
 fn bounds() {
     assert_changes(

@@ -47,7 +47,7 @@ pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Co
 /// Returns the manifest, if the inputs select one.
 fn manifest(input: &Input) -> Result<Option<PathBuf>, CommandError> {
     if let Some(path) = &input.settings.manifest {
-        return Ok(Some(path.clone()));
+        return without_settings(input, path.clone()).map(Some);
     }
     if let [folder] = input.paths.as_slice()
         && folder.is_dir()
@@ -59,7 +59,7 @@ fn manifest(input: &Input) -> Result<Option<PathBuf>, CommandError> {
     }
     let default_paths = ["xdrgen.toml", "spec/xdrgen.toml"].map(Path::new);
     match default_paths.into_iter().find(|path| path.is_file()) {
-        Some(path) => Ok(Some(path.to_owned())),
+        Some(path) => without_settings(input, path.to_owned()).map(Some),
         None => Err(CommandError::Usage(
             "there is no xdrgen.toml here or in spec/; name documents or --manifest".into(),
         )),
@@ -75,6 +75,11 @@ fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, CommandError> {
             folder.display()
         )));
     }
+    without_settings(input, path)
+}
+
+/// Returns the path of a manifest, to whose modules no other settings apply.
+fn without_settings(input: &Input, manifest: PathBuf) -> Result<PathBuf, CommandError> {
     let settings = &input.settings;
     if !settings.errata.is_empty() || !settings.include.is_empty() || !settings.prelude.is_empty() {
         return Err(CommandError::Usage(
@@ -82,7 +87,7 @@ fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, CommandError> {
                 .into(),
         ));
     }
-    Ok(path)
+    Ok(manifest)
 }
 
 /// Returns a configuration with all documents in one module.

@@ -556,6 +556,13 @@ fn a_folder_selects_its_manifest() {
         "{out}"
     );
     exits(2, workspace, &["check", "oncrpc/spec/rpc.x", "--no-errata"]);
+    // A manifest has errata and preludes of its own, also if it is the default one.
+    for manifest in [&[][..], &["spec"], &["--manifest", "spec/xdrgen.toml"]] {
+        for other in [["--errata", "none.toml"], ["--prelude", "c"]] {
+            let (_, error) = exits(2, workspace, &[&["check"], manifest, &other].concat());
+            assert!(error.contains("need documents"), "{error}");
+        }
+    }
 }
 
 /// A prelude does not count as a document.

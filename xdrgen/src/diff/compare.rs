@@ -305,12 +305,16 @@ impl<'s> Comparison<'s> {
         fn all(schema: &Schema) -> impl Iterator<Item = &Constant> {
             schema.modules.iter().flat_map(|module| &module.constants)
         }
-        let by_name =
-            |schema: &'s Schema| all(schema).map(|constant| (constant.name.as_str(), constant));
-        let (before, after): (HashMap<_, _>, HashMap<_, _>) =
-            (by_name(self.old).collect(), by_name(self.new).collect());
+        let before: HashSet<&str> = all(self.old).map(|old| old.name.as_str()).collect();
+        // Modules may have constants of one name.
+        let mut after: HashMap<&str, Vec<&Constant>> = HashMap::new();
+        for new in all(self.new) {
+            after.entry(&new.name).or_default().push(new);
+        }
         for old in all(self.old) {
-            let new = after.get(old.name.as_str());
+            let named = after.get(old.name.as_str()).map_or(&[][..], Vec::as_slice);
+            let same = named.iter().find(|new| new.value == old.value);
+            let new = same.or_else(|| named.first());
             let site = Site {
                 subject: format!("const `{}`", old.name),
                 old: Some(old.span),
@@ -326,7 +330,7 @@ impl<'s> Comparison<'s> {
                 None => self.report(Class::Compatible, &site, "it was removed"),
             }
         }
-        for new in all(self.new).filter(|new| !before.contains_key(new.name.as_str())) {
+        for new in all(self.new).filter(|new| !before.contains(new.name.as_str())) {
             let site = Site {
                 subject: format!("const `{}`", new.name),
                 old: None,
