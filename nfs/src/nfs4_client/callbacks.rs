@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
+use oncrpc::xdr::Encode as _;
 use tokio::sync::Notify;
 
 use super::attributes::Nfs4Attributes;
@@ -134,6 +135,9 @@ impl ClientState {
 #[derive(Clone, Default)]
 struct BackSlot {
     sequence: u32,
+    /// The encoded operations after CB_SEQUENCE of the last request: another request with its
+    /// number is a false retry (RFC 8881, section 2.10.6.1.3.1).
+    request: Vec<u8>,
     /// The cached reply to the last request.
     reply: Option<CbCompound4res>,
 }
@@ -353,9 +357,17 @@ impl State {
                 return reply(status, vec![refuse(&other, status)]);
             }
         };
-        let first = match self.sequence(&sequence, count) {
+        let request = encoded(operations.clone());
+        let first = match self.sequence(&sequence, &request, count) {
             Ok(SequenceOutcome::New(ok)) => Result4::Sequence(CbSequence4res::Ok(Box::new(ok))),
             Ok(SequenceOutcome::Again(kept)) => return kept,
+            Ok(SequenceOutcome::FalseRetry(ok)) => {
+                let mut results = vec![Result4::Sequence(CbSequence4res::Ok(Box::new(ok)))];
+                let delayed = operations.next().map(|next| refuse(&next, Nfsstat4::Delay));
+                let status = delayed.as_ref().map_or(Nfsstat4::Ok, |_| Nfsstat4::Delay);
+                results.extend(delayed);
+                return reply(status, results);
+            }
             Err(status) => {
                 let result = Result4::Sequence(CbSequence4res::Default(status));
                 return reply(status, vec![result]);
@@ -374,6 +386,7 @@ impl State {
         let reply = reply(status, results);
         if let Some(slot) = self.slot(&sequence) {
             slot.sequence = sequence.csa_sequenceid;
+            slot.request = request;
             slot.reply = Some(reply.clone());
         }
         reply
@@ -388,6 +401,7 @@ impl State {
     fn sequence(
         &mut self,
         args: &CbSequence4args<'_>,
+        request: &[u8],
         operations: usize,
     ) -> Result<SequenceOutcome, Nfsstat4> {
         let sessions = &self.sessions;
@@ -401,7 +415,11 @@ impl State {
         if let Some(kept) = &slot.reply
             && args.csa_sequenceid == slot.sequence
         {
-            return Ok(SequenceOutcome::Again(kept.clone()));
+            return Ok(if slot.request == request {
+                SequenceOutcome::Again(kept.clone())
+            } else {
+                SequenceOutcome::FalseRetry(accepted(args))
+            });
         }
         if args.csa_sequenceid != slot.sequence.wrapping_add(1) {
             return Err(Nfsstat4::SeqMisordered);
@@ -422,13 +440,7 @@ impl State {
         if is_early {
             return Err(Nfsstat4::Delay);
         }
-        Ok(SequenceOutcome::New(CbSequence4resok {
-            csr_sessionid: args.csa_sessionid,
-            csr_sequenceid: args.csa_sequenceid,
-            csr_slotid: args.csa_slotid,
-            csr_highest_slotid: BACK_SLOTS - 1,
-            csr_target_highest_slotid: BACK_SLOTS - 1,
-        }))
+        Ok(SequenceOutcome::New(accepted(args)))
     }
 
     fn operation(
@@ -573,6 +585,27 @@ enum SequenceOutcome {
     New(CbSequence4resok),
     /// A retransmitted request, and the cached reply.
     Again(CbCompound4res),
+    /// Another request with the number of the last one, as Linux sends after a lost reply. The
+    /// result of CB_SEQUENCE makes it go on to the next number, and NFS4ERR_DELAY of the next
+    /// operation makes it send that operation again (RFC 8881, section 2.10.6.1.3).
+    FalseRetry(CbSequence4resok),
+}
+
+/// Returns the result of a CB_SEQUENCE without an error.
+const fn accepted(args: &CbSequence4args<'_>) -> CbSequence4resok {
+    CbSequence4resok {
+        csr_sessionid: args.csa_sessionid,
+        csr_sequenceid: args.csa_sequenceid,
+        csr_slotid: args.csa_slotid,
+        csr_highest_slotid: BACK_SLOTS - 1,
+        csr_target_highest_slotid: BACK_SLOTS - 1,
+    }
+}
+
+/// Returns the bytes of operations. They were decoded, so that they can be encoded.
+fn encoded<'a>(operations: impl Iterator<Item = NfsCbArgop4<'a>>) -> Vec<u8> {
+    let parts = operations.map(|operation| operation.encode_to_vec().unwrap_or_default());
+    parts.collect::<Vec<_>>().concat()
 }
 
 /// Returns a result that has only a status. The status may be `Ok` if the result has no other

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use oncrpc::{CallOptions, Channel, Router, loopback_with_services, tcp};
 use rpcrdma_nfs::nfs4::nfs4_program::nfs_v4;
-use rpcrdma_nfs::nfs4::owned::NfsCbResop4;
+use rpcrdma_nfs::nfs4::owned::{CbSequence4res, NfsCbResop4};
 use rpcrdma_nfs::nfs4::{Nfsstat4, ReferringCall4, Stateid4};
 use rpcrdma_nfs::nfs4_client::{
     Nfs4Callbacks, Nfs4Client, Nfs4Config, Nfs4Error, Nfs4Fault, Nfs4Open, Nfs4OpenFile,
@@ -288,6 +288,40 @@ fn the_back_channel_executes_a_call_once() {
         let held = file.delegation.unwrap().stateid;
         let returned = world.nfs.return_delegation(&file.handle, held);
         returned.await.unwrap();
+    });
+}
+
+/// RFC 8881, section 2.10.6.1.3.1. A server that has lost a reply may use its number for another
+/// recall, as Linux does: this is not taken for a retransmission, so that the recall is not lost.
+#[test]
+fn a_false_retry_of_the_server_is_delayed() {
+    run(async {
+        let world = Carrier::VersionTwo.world(4).await;
+        for name in ["one", "two"] {
+            world.delegated(name).await;
+        }
+        let first = world.server.recall_of("one");
+        let reply = world.server.call_back(&first).await.unwrap();
+        world.callbacks.next_recall().await;
+        let mut second = world.server.recall_of("two");
+        second.sequence = first.sequence;
+        let delayed = world.server.call_back(&second).await.unwrap();
+        assert_eq!(delayed.status, Nfsstat4::Delay);
+        let [NfsCbResop4::Sequence(sequence), NfsCbResop4::Recall(recall)] = &delayed.resarray[..]
+        else {
+            panic!("{delayed:?}")
+        };
+        assert!(matches!(sequence, CbSequence4res::Ok(ok) if ok.csr_sequenceid == first.sequence));
+        assert_eq!(recall.status, Nfsstat4::Delay);
+        // The slot is unchanged.
+        assert_eq!(world.server.call_back(&first).await.unwrap(), reply);
+        second.sequence += 1;
+        let reply = world.server.call_back(&second).await.unwrap();
+        assert_eq!(reply.status, Nfsstat4::Ok);
+        let recalled = world.callbacks.next_recall().await;
+        assert!(
+            matches!(recalled, Nfs4Recall::Delegation { stateid, .. } if stateid == second.recall.0)
+        );
     });
 }
 
