@@ -288,8 +288,17 @@ fn reply_limits_of_procedures() {
             second(args)
         )
     };
-    let found = limits(by_arguments);
+    let found = limits(by_arguments.clone());
     assert_eq!(found, [of("args"), of("args.1"), bounded]);
+    // Fields have their names in Rust.
+    let renamed = limits(by_arguments.rename("args.count", "length"));
+    let names = |text: &String| text.replace(".count", ".length");
+    assert!(
+        renamed
+            .iter()
+            .eq(&found.iter().map(names).collect::<Vec<_>>()),
+        "{renamed:?}"
+    );
 }
 
 #[test]

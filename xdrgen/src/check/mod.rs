@@ -162,9 +162,10 @@ pub(crate) fn analyze(
         sizes::compute(&mut schema, context.diagnostics);
         overlays::lower(&mut context, &mut schema);
         items::lower_results(&mut context, &mut schema);
+        rename::others(&mut context, &mut schema);
+        // With the names of fields in Rust.
         stubs::lower(&mut context, &mut schema);
         visitors::mark(&mut schema);
-        rename::others(&mut context, &mut schema);
         clashes::check(&schema, context.diagnostics);
     }
     schema

@@ -148,8 +148,10 @@ fn primary<'s>(sources: &'s SourceMap, diagnostic: &'s Diagnostic) -> Group<'s> 
     if let Some(span) = diagnostic.span {
         group = group.element(snippet(sources, span, &diagnostic.label));
         let changed = place::changed_line(sources, span);
-        let changed =
-            changed.map(|line| format!("an erratum changes this line to `{}`", line.trim()));
+        let changed = changed.map(|line| {
+            let line = line.trim();
+            format!("with errata and markup applied, this line is `{line}`")
+        });
         for note in changed
             .into_iter()
             .chain(section_and_page(&sources.locate(span)))

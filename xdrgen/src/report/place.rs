@@ -99,7 +99,8 @@ pub(super) fn changed_line(sources: &SourceMap, span: Span) -> Option<&str> {
     let line = content.get(start..)?.lines().next()?;
     let document = sources.document_of(span);
     let (number, _) = document.line_of(sources.document_range(span).start);
-    (!document.line(number).ends_with(line.trim_end_matches('\r'))).then_some(line)
+    let document_line = document.line(number).trim_end();
+    (!document_line.ends_with(line.trim_end())).then_some(line)
 }
 
 /// Converts a byte offset of a document to a line and a column. Both start at 1; the column counts

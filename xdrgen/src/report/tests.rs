@@ -89,7 +89,7 @@ note[typed-constant]: a
 8 |    /// const B = 1;
   |              ^
   |
-  = note: an erratum changes this line to `const C = 2;`
+  = note: with errata and markup applied, this line is `const C = 2;`
   = note: section 1.1 (B), page 18
 help: write: `D`
 ";

@@ -250,7 +250,7 @@ impl NfsConfig {
                 continue;
             };
             let first: &mut &DirExport = known.entry((found.dev(), found.ino())).or_insert(export);
-            if first.settings.path != export.settings.path {
+            if !is_same_path(first, export) {
                 return Err(same_dir(first, export));
             }
         }
@@ -272,7 +272,7 @@ impl NfsConfig {
                 return wrong("the directory does not begin with /");
             }
             let hides = |earlier: &DirExport| {
-                earlier.settings.path == settings.path && earlier.settings.networks.is_empty()
+                is_same_path(earlier, export) && earlier.settings.networks.is_empty()
             };
             if exports[..number].iter().any(hides) {
                 return wrong("an earlier export of this path is for every client");
@@ -280,6 +280,11 @@ impl NfsConfig {
         }
         Ok(Self { limits, exports })
     }
+}
+
+/// Returns true if clients mount two exports by one path: `/pub` is `/pub/`.
+fn is_same_path(one: &DirExport, other: &DirExport) -> bool {
+    Path::new(&one.settings.path) == Path::new(&other.settings.path)
 }
 
 /// Returns the error of two exports with one directory.
@@ -397,6 +402,10 @@ mod tests {
                 "192.0.2.0/99",
             ),
             (&twice, "an earlier export of this path is for every client"),
+            (
+                &twice.replacen("\"/a\"", "\"/a/\"", 1),
+                "an earlier export of this path is for every client",
+            ),
             ("]", "line 1"),
         ] {
             let found = NfsConfig::parse(text).unwrap_err();
