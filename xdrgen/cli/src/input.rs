@@ -47,7 +47,7 @@ pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Co
 /// Returns the manifest, if the inputs select one.
 fn manifest(input: &Input) -> Result<Option<PathBuf>, CommandError> {
     if let Some(path) = &input.settings.manifest {
-        return without_settings(input, path.clone()).map(Some);
+        return Ok(Some(path.clone()));
     }
     if let [folder] = input.paths.as_slice()
         && folder.is_dir()
