@@ -150,8 +150,8 @@ pub enum ConfigError {
     Nothing,
     /// `credits` is zero or exceeds `max_calls`.
     Credits,
-    /// `max_segments` or `max_segment_len` is zero, `max_segments` exceeds [`MAX_CALL_SEGMENTS`], or
-    /// `limits.max_segments` exceeds [`MAX_ACCEPTED_SEGMENTS`].
+    /// `max_segments` or `max_segment_len` is zero, `max_segments` exceeds [`MAX_CALL_SEGMENTS`],
+    /// or `limits.max_segments` exceeds [`MAX_ACCEPTED_SEGMENTS`].
     Segments,
     /// `reserved_receives` is zero: a message without a credit would end the connection.
     Reserve,
