@@ -96,15 +96,14 @@ impl Network {
         if value & !mask(bits) != 0 {
             return Err(NetworkError::HostBits);
         }
-        Ok(
-            match (first.to_canonical(), bits.checked_sub(MAPPED_BITS)) {
-                (mapped @ IpAddr::V4(_), Some(bits)) if first.is_ipv6() => Self {
-                    first: mapped,
-                    bits,
-                },
-                _ => Self { first, bits },
+        let canonical = first.to_canonical();
+        Ok(match bits.checked_sub(MAPPED_BITS) {
+            Some(bits) if canonical.is_ipv4() && first.is_ipv6() => Self {
+                first: canonical,
+                bits,
             },
-        )
+            _ => Self { first, bits },
+        })
     }
 
     /// Returns true if an address is in the network, which may also be written with IPv4-mapped

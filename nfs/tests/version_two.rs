@@ -352,68 +352,66 @@ fn operations() -> Vec<Operation> {
             };
             call!(world, commit, args);
         }),
-        operation("REMOVE", {
-            let number = Cell::new(0);
-            move |world, files| {
-                let name = format!("entry-{}", number.replace(number.get() + 1));
-                let object = place(&files.root, &name);
-                call!(world, remove, Remove3args { object });
-            }
+        with_name("REMOVE", "entry", |world, files, name| {
+            let object = place(&files.root, name);
+            call!(world, remove, Remove3args { object });
         }),
     ];
     operations.extend(rare_operations());
     operations
 }
 
-/// Makes a new name for each run of an operation.
-fn with_new_name(
+/// Returns an operation on the next name at each run: `prefix-0`, `prefix-1`.
+fn with_name(
     name: &'static str,
+    prefix: &'static str,
     run: impl Fn(&mut World, &Files, &str) + 'static,
 ) -> Operation {
     let number = Cell::new(0);
     operation(name, move |world, files| {
-        let object = format!("{name} {}", number.replace(number.get() + 1));
+        let object = format!("{prefix}-{}", number.replace(number.get() + 1));
         run(world, files, &object);
     })
+}
+
+/// Makes a symbolic link of 1,000 bytes.
+fn symlink(world: &mut World, dir: &[u8], name: &str) {
+    let path = vec![b'p'; 1000];
+    let args = Symlink3args {
+        r#where: place(dir, name),
+        symlink: Symlinkdata3 {
+            symlink_attributes: Sattr3::UNSET,
+            symlink_data: path.as_slice().into(),
+        },
+    };
+    call!(world, symlink, args);
 }
 
 /// The procedures that clients call least.
 fn rare_operations() -> Vec<Operation> {
     vec![
-        with_new_name("MKDIR", |world, files, name| {
+        with_name("MKDIR", "dir", |world, files, name| {
             let args = Mkdir3args {
                 r#where: place(&files.root, name),
                 attributes: Sattr3::UNSET,
             };
             call!(world, mkdir, args);
         }),
-        operation("RMDIR", {
-            let number = Cell::new(0);
-            move |world, files| {
-                let name = format!("MKDIR {}", number.replace(number.get() + 1));
-                let object = place(&files.root, &name);
-                call!(world, rmdir, Rmdir3args { object });
-            }
+        with_name("RMDIR", "dir", |world, files, name| {
+            let object = place(&files.root, name);
+            call!(world, rmdir, Rmdir3args { object });
         }),
-        with_new_name("SYMLINK of 1,000 bytes", |world, files, name| {
-            let path = vec![b'p'; 1000];
-            let args = Symlink3args {
-                r#where: place(&files.root, name),
-                symlink: Symlinkdata3 {
-                    symlink_attributes: Sattr3::UNSET,
-                    symlink_data: path.as_slice().into(),
-                },
-            };
-            call!(world, symlink, args);
+        with_name("SYMLINK of 1,000 bytes", "symlink", |world, files, name| {
+            symlink(world, &files.root, name);
         }),
-        with_new_name("MKNOD", |world, files, name| {
+        with_name("MKNOD", "node", |world, files, name| {
             let args = Mknod3args {
                 r#where: place(&files.root, name),
                 what: Mknoddata3::Fifo(Sattr3::UNSET),
             };
             call!(world, mknod, args);
         }),
-        with_new_name("LINK", |world, files, name| {
+        with_name("LINK", "hard-link", |world, files, name| {
             let args = Link3args {
                 file: fh(&files.file),
                 link: place(&files.root, name),
@@ -441,15 +439,7 @@ fn files(world: &mut World, root: Vec<u8>) -> Files {
         world.create(&root, &format!("entry-{number}"));
     }
     world.create(&root, "other");
-    let path = vec![b'p'; 1000];
-    let args = Symlink3args {
-        r#where: place(&root, "link"),
-        symlink: Symlinkdata3 {
-            symlink_attributes: Sattr3::UNSET,
-            symlink_data: path.as_slice().into(),
-        },
-    };
-    call!(world, symlink, args);
+    symlink(world, &root, "link");
     let what = place(&root, "link");
     let found = world.call(
         |nfs, near| nfs.lookup(&Lookup3args { what }).begin(near).unwrap(),

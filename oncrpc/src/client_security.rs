@@ -34,7 +34,7 @@ pub trait CallSecurity: fmt::Debug + Send + Sync {
     /// RPCSEC_GSS (RFC 2203, section 5.3.3.1).
     ///
     /// # Errors
-    /// The call cannot be protected. It is not executed.
+    /// The call cannot be protected. It is not sent, or not sent again.
     fn seal(&self, header: &mut Vec<u8>, args: &Body) -> Result<Option<Body>, SecurityError>;
 
     /// Checks the verifier of a reply that is not denied. Returns its results in plain form; `None`

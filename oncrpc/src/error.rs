@@ -138,10 +138,12 @@ impl StdError for BackwardError {}
 /// use oncrpc::{CallError, CallErrorKind, Execution, ProcedureId};
 ///
 /// let get = ProcedureId { program: 0x2000_0001, version: 1, number: 1, name: "GET" };
-/// let error = CallError::new(get, "storage-1:2049", CallErrorKind::Shutdown, Execution::NotExecuted);
+/// let kind = CallErrorKind::Shutdown;
+/// let error = CallError::new(get, "storage-1:2049", kind, Execution::NotExecuted);
 /// assert_eq!(
 ///     error.to_string(),
-///     "GET of program 0x20000001 version 1 at storage-1:2049: the channel was shut down (not executed)"
+///     "GET of program 0x20000001 version 1 at storage-1:2049: the channel was shut down (not \
+///      executed)"
 /// );
 /// ```
 #[derive(Clone, Debug)]

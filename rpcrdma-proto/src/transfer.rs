@@ -196,7 +196,8 @@ impl fmt::Display for TransferPlan {
             (true, Some(bytes)) => {
                 write!(
                     f,
-                    "; results in Write chunks, and a Reply chunk of {bytes}, as the rest may not fit"
+                    "; results in Write chunks, and a Reply chunk of {bytes}, as the rest may \
+                    not fit"
                 )
             }
         }
@@ -280,9 +281,11 @@ fn padded(bytes: u32) -> u64 {
 /// };
 /// // A WRITE of 64 KiB, whose reply is short.
 /// let data = DataItem { position: 120, length: 65536 };
-/// let write = CallSpec { length: 65656, items: &[data], max_reply: 200, results: &[], reducible: true };
+/// let (items, results) = (&[data], &[]);
+/// let write = CallSpec { length: 65656, items, max_reply: 200, results, reducible: true };
 /// let plan = plan_call(&write, &link)?;
-/// assert_eq!((plan.method, plan.write_chunks, plan.reply_chunk), (TransferMethod::Reduced(1), false, None));
+/// assert_eq!(plan.method, TransferMethod::Reduced(1));
+/// assert_eq!((plan.write_chunks, plan.reply_chunk), (false, None));
 /// # Ok::<(), rpcrdma_proto::transfer::TransferError>(())
 /// ```
 ///

@@ -234,7 +234,8 @@ impl<D: Device> BenchEnd<D> {
 /// use rpcrdma_verbs::provider::software::Fabric;
 ///
 /// let fabric = Fabric::new();
-/// let devices = Devices { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+/// let address = ([127, 0, 0, 1], 0).into();
+/// let devices = Devices { near: fabric.device(), far: fabric.device(), address };
 /// assert!(ping_pong(&devices, (136, 120), (4, 2), 1000)? > 0.0);
 /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
 /// ```
@@ -277,7 +278,8 @@ pub fn ping_pong<D: Device>(
 /// use rpcrdma_verbs::provider::software::Fabric;
 ///
 /// let fabric = Fabric::new();
-/// let devices = Devices { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+/// let address = ([127, 0, 0, 1], 0).into();
+/// let devices = Devices { near: fabric.device(), far: fabric.device(), address };
 /// assert!(transfer_rate(&devices, Transfer::Write, 1 << 16, 2, 2, 100)? > 0.0);
 /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
 /// ```

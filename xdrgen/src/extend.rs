@@ -5,9 +5,11 @@
 //! below a comment such as `/* to be added to enum nfsstat4 */`.
 //!
 //! An equal repetition is dropped. A definition, a member or an arm that differs stays, and `check`
-//! reports it as a second one. A procedure is compared by its name alone, and a second `default`
-//! arm is dropped. [`merge`] runs before `supply::Needs`, which reads the merged definitions, and
-//! leaves no fragment behind.
+//! reports it as a second one. Structs and inline bodies are never equal, so that a repeated one is
+//! a second one. A procedure is compared by its name alone, and a second `default` arm is dropped,
+//! also if it differs. Definitions are only appended, since the map of names has their indexes.
+//! [`merge`] runs before `supply::Needs`, which reads the merged definitions, and leaves no
+//! fragment behind.
 
 use std::collections::{HashMap, HashSet};
 

@@ -363,9 +363,17 @@ impl State {
             Ok(SequenceOutcome::Again(kept)) => return kept,
             Ok(SequenceOutcome::FalseRetry(ok)) => {
                 let mut results = vec![Result4::Sequence(CbSequence4res::Ok(Box::new(ok)))];
-                let delayed = operations.next().map(|next| refuse(&next, Nfsstat4::Delay));
-                let status = delayed.as_ref().map_or(Nfsstat4::Ok, |_| Nfsstat4::Delay);
-                results.extend(delayed);
+                let status = match operations.next() {
+                    None => Nfsstat4::Ok,
+                    Some(next) => {
+                        let status = match next {
+                            NfsCbArgop4::Illegal => Nfsstat4::OpIllegal,
+                            _ => Nfsstat4::Delay,
+                        };
+                        results.push(refuse(&next, status));
+                        status
+                    }
+                };
                 return reply(status, results);
             }
             Err(status) => {

@@ -30,7 +30,8 @@ pub enum Disposition<'a> {
 /// use rpcrdma_proto::property::{Disposition, dispositions};
 /// use rpcrdma_proto::v2::properties::{PROP_BRS, PROP_RBSIZ, Propval, Reqprop, Resprop};
 ///
-/// let (size, support) = (Propval { which: PROP_RBSIZ, data: &[0, 1, 0, 0] }, Propval { which: PROP_BRS, data: &[] });
+/// let size = Propval { which: PROP_RBSIZ, data: &[0, 1, 0, 0] };
+/// let support = Propval { which: PROP_BRS, data: &[] };
 /// let smaller = Propval { data: &[0, 0, 64, 0], ..size };
 /// let (want, other) = ([size, support], [smaller]);
 /// let request = Reqprop { want: (&want).into() };
@@ -78,7 +79,8 @@ pub fn dispositions<'a>(
 /// let support = Propval { which: PROP_BRS, data: &[0, 0, 0, 2] };
 /// let want = [size, support];
 /// let response = Respxch { done: (&[0b10]).into(), rej: (&[]).into(), pend: (&[0b01]).into() };
-/// let found: Vec<_> = characteristic_dispositions(&Reqprop { want: (&want).into() }, &response).collect();
+/// let request = Reqprop { want: (&want).into() };
+/// let found: Vec<_> = characteristic_dispositions(&request, &response).collect();
 /// assert_eq!(found, [Disposition::Pending(size), Disposition::Done(support)]);
 /// ```
 // spec: xc2-4.3-c, xc2-4.3-d, xc2-4.3-e, xc2-4.3-i, xc2-4.3-l

@@ -55,15 +55,22 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 struct Context {
     number: u32,
     secret: u64,
+    /// The number of transmissions until the context expires.
+    lifetime: u32,
     sequence: Arc<AtomicU32>,
     sealed: Arc<Mutex<HashSet<u32>>>,
 }
 
 impl Context {
     fn new(number: u32, secret: u64) -> Arc<Self> {
+        Self::with_lifetime(number, secret, u32::MAX)
+    }
+
+    fn with_lifetime(number: u32, secret: u64, lifetime: u32) -> Arc<Self> {
         Arc::new(Self {
             number,
             secret,
+            lifetime,
             sequence: Arc::default(),
             sealed: Arc::default(),
         })
@@ -75,6 +82,7 @@ impl ClientSecurity for Context {
         Arc::new(Sealed {
             context: self.number,
             secret: self.secret,
+            lifetime: self.lifetime,
             next: self.sequence.clone(),
             sealed: self.sealed.clone(),
             sequences: Mutex::default(),
@@ -87,6 +95,7 @@ impl ClientSecurity for Context {
 struct Sealed {
     context: u32,
     secret: u64,
+    lifetime: u32,
     next: Arc<AtomicU32>,
     sealed: Arc<Mutex<HashSet<u32>>>,
     sequences: Mutex<Vec<u32>>,
@@ -95,6 +104,9 @@ struct Sealed {
 impl CallSecurity for Sealed {
     fn seal(&self, header: &mut Vec<u8>, args: &Body) -> Result<Option<Body>, SecurityError> {
         let sequence = self.next.fetch_add(1, Relaxed);
+        if sequence >= self.lifetime {
+            return Err("the context has expired".into());
+        }
         self.sequences.lock().unwrap().push(sequence);
         assert!(self.sealed.lock().unwrap().insert(sequence));
         let credential = [self.context, sequence].map(u32::to_be_bytes).concat();
@@ -359,6 +371,25 @@ fn each_transmission_is_sealed() {
         send_record(&mut second, &reply).await;
         call.await.unwrap().unwrap();
         assert_eq!(context.sealed.lock().unwrap().len(), 2);
+    });
+}
+
+/// The server may have executed the first transmission of a call that cannot be sealed again.
+#[test]
+fn the_execution_of_a_call_is_unknown_if_its_context_expires() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let context = Context::with_lifetime(1, SECRET, 1);
+        let kv = Client::new(connect(&address).await.unwrap()).with_options(options(&context));
+        let (mut first, _) = listener.accept().await.unwrap();
+        let call = tokio::spawn(async move { kv.get(&key("a")).await.map(|_| ()) });
+        read_record(&mut first).await;
+        drop(first);
+        let _second = listener.accept().await.unwrap();
+        let error = call.await.unwrap().unwrap_err();
+        let text = "protection of the call failed: the context has expired";
+        assert_error(&error, text, Execution::Unknown);
     });
 }
 

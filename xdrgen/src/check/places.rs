@@ -66,7 +66,8 @@ impl<'a> Places<'a> {
 
     /// Adds where an undefined name may be defined: in a comment that hides its definition, in a
     /// line of the preprocessor, or in a file that a document of the module includes. Returns true
-    /// for a line that the compiler does not read as XDR: then no other spelling is suggested.
+    /// for a line of the preprocessor or a `%` line, which the compiler does not read as XDR: then
+    /// no other spelling is suggested.
     pub(crate) fn note(
         &self,
         input: &ModuleInput,

@@ -5,7 +5,8 @@
 //! first. `write_group` must write exactly the length that `transfer::headers` computes: otherwise
 //! `begin_group` fails, and the reply blocks the queue. There is one item for each direction of the
 //! call, in the same order. `only_retained` counts the calls in the state Retained: `is_idle`
-//! relies on it. `retained` is in the order of expiry, since `drop_retained` reads only its front.
+//! relies on it. `retained` is in the order of expiry, since `drop_retained` reads only its front:
+//! the session gives each reply the current time plus one interval, which does not change.
 
 use alloc::boxed::Box;
 

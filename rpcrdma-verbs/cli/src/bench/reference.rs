@@ -1,8 +1,11 @@
-//! The reference for calls, measured in turns with them, so that noise affects both.
+//! The reference for calls. On one thread it is measured in turns with them, so that noise affects
+//! both; with several threads, after them.
 //!
-//! A reference transfers the same bytes in the same depth over the same kind of device. `CALL` and
-//! `REPLY` are the header bytes of an echo in Version Two: if the headers change, these must
-//! change. `rpcrdma_verbs::measure` and `tcp` make the transfers, and `report` prints the ratios.
+//! A reference transfers the same bytes in the same depth over the same kind of device, and all
+//! transfers and `memcpy` use the working set of the calls. `CALL` and `REPLY` are the header bytes
+//! of an echo in Version Two: if the headers change, these must change. `INLINE + CALL` must fit a
+//! receive of `measure`, 4096 bytes. `rpcrdma_verbs::measure` and `tcp` make the transfers, and
+//! `report` prints the ratios.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -33,7 +36,8 @@ const CALL: u32 = 72;
 const REPLY: u32 = 56;
 /// The duration of a sample of messages.
 const SAMPLE: Duration = Duration::from_millis(150);
-/// The maximum number of bytes that are sent inline, which have a reference.
+/// The maximum number of bytes, without headers, of an echo that has a reference: it is sent
+/// inline.
 const INLINE: u32 = 3072;
 
 impl<'a> Reference<'a> {
@@ -73,6 +77,7 @@ impl<'a> Reference<'a> {
             // Both ends would have to make progress at the same time, so plain TCP is the
             // reference.
             Operation::Read | Operation::Write if self.is_tcp => {}
+            // The server moves the data of a read by RDMA Write, and those of a write by RDMA Read.
             Operation::Read => {
                 self.raw.push(self.transfers(Transfer::Write)?);
                 self.memcpy.push(memcpy(size, all, all));

@@ -210,3 +210,39 @@ pub(in crate::provider) fn enqueue(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Waiter(AtomicU32);
+
+    impl ReceiveWaiter for Waiter {
+        fn receive_posted(&self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// However often a connection tries to take a receive, it waits once.
+    #[test]
+    fn a_waiter_is_registered_once() {
+        let queue = SharedQueue::new(Domain::new(1), 4, 1);
+        let waiter = Arc::new(Waiter::default());
+        let receive = [Receive {
+            id: 7,
+            slices: (0, 0),
+        }];
+        for notified in 1..=2 {
+            for _ in 0..100 {
+                assert!(queue.take(Some(&Arc::downgrade(&waiter))).is_none());
+            }
+            assert_eq!(queue.lock().waiting.len(), 1);
+            queue.post(&receive, &[]).unwrap();
+            assert_eq!(waiter.0.load(Relaxed), notified);
+            assert_eq!(queue.take(None).map(|posted| posted.id), Some(7));
+        }
+    }
+}

@@ -4,8 +4,10 @@
 //! One lock covers both ends, so that a request changes both at once. Each change goes through
 //! `LockedQpPair`: its drop moves completions to their queues before it reports a disconnection,
 //! and the order of both must stay. Requests of a side execute in order: while `delayed` is not
-//! empty, new ones are queued behind it. `leave` removes an end with all that it has posted: `end`
-//! of the queue pair relies on it, and the memory is freed afterwards.
+//! empty, new ones are queued behind it. `post` checks all requests before it executes the first:
+//! all are posted, or none. `leave` removes an end with all that it has posted: `QueuePair::end`
+//! relies on it, and the memory is freed afterwards. A thread locks at most one connection, before
+//! all other locks (see `software`).
 
 mod connect_request;
 mod execute;

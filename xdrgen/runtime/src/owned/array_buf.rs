@@ -1,4 +1,5 @@
-//! Bounded arrays.
+//! Bounded arrays. All ways to create or extend one check `MAX`, and only a slice can be changed in
+//! place: encoding relies on this, and does not check the length.
 
 use alloc::vec::{self, Vec};
 use core::ops::{Deref, DerefMut};
