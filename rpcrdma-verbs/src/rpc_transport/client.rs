@@ -234,7 +234,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
                 return Ok(());
             }
             if self.driver.looks_for_work(busy) {
-                turns.end().await;
+                turns.end(busy > 0).await;
                 continue;
             }
             self.driver.arm()?;

@@ -266,7 +266,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
             self.publisher.turn(&self.driver);
             if self.driver.looks_for_work(busy) {
                 // A server that never sleeps ends, too.
-                if turns.end().await {
+                if turns.end(busy > 0).await {
                     let changed = pin!(state.changed(drain.as_mut(), shutdown.as_mut()));
                     if let Poll::Ready(next) = polled(changed).await {
                         state = next;

@@ -61,14 +61,15 @@ impl Waiter {
 #[derive(Default, Debug)]
 pub(super) struct Turns(u32);
 
-/// The number of turns between two occasions for other tasks.
+/// The maximum number of turns between two occasions for other tasks.
 const TURNS: u32 = 8;
 
 impl Turns {
-    /// Ends a turn. Returns true if other tasks have run.
-    pub(super) async fn end(&mut self) -> bool {
+    /// Ends a turn. Returns true if other tasks have run: on a runtime with one thread, they alone
+    /// can create work after a turn without work.
+    pub(super) async fn end(&mut self, had_work: bool) -> bool {
         self.0 += 1;
-        let others = self.0 >= TURNS;
+        let others = !had_work || self.0 >= TURNS;
         if others {
             self.0 = 0;
             yield_now().await;
