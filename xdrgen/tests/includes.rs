@@ -440,6 +440,15 @@ fn a_line_for_c_is_no_definition() {
             "%typedef int foo_t[4];",
             "%#include \"a.h\"\n%typedef int foo_t[4];",
         ),
+        (
+            "%typedef struct foo foo_t;",
+            "%extern void show(foo_t *);\n%typedef struct foo foo_t;\n%extern foo_t first;\n\
+             %typedef foo_t bar_t;",
+        ),
+        (
+            "%typedef struct foo foo_t;",
+            "%typedef struct foo foo_t;\nconst A = 1;\n%typedef struct foo foo_t;",
+        ),
     ] {
         let xdr = format!("{text}\nstruct foo_s {{ int b; }};\nstruct s {{ foo_t a; }};\n");
         let compilation = check(&xdr);

@@ -14,7 +14,7 @@ pub(crate) struct Places<'a> {
     hidden: HashMap<&'a str, Span>,
     /// The names in the `#define` lines.
     defines: HashMap<&'a str, Span>,
-    /// The names that lines for C define, with the last of these adjacent lines that has the name.
+    /// The names that lines for C define, with the first line that does.
     passed: HashMap<&'a str, Span>,
     /// The names that lines define that are not active, with the line of the condition.
     inactive: HashMap<&'a str, Span>,
@@ -38,7 +38,7 @@ impl<'a> Places<'a> {
                 places.add_passed(sources, lines);
             }
             for lines in &specification.inactive {
-                for name in defined(sources.slice(lines.lines)) {
+                for (_, name) in defined(sources.slice(lines.lines)) {
                     places.inactive.entry(name).or_insert(lines.condition);
                 }
             }
@@ -51,14 +51,10 @@ impl<'a> Places<'a> {
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
             return;
         };
-        let mut places = HashMap::new();
-        for line in lines {
-            for word in words(sources.slice(*line)) {
-                places.insert(word, *line);
-            }
-        }
-        for name in defined(sources.slice(first.to(*last))) {
-            if let Some(line) = places.get(name) {
+        for (at, name) in defined(sources.slice(first.to(*last))) {
+            let at = first.start as usize + at;
+            let line = lines.partition_point(|line| line.range().end <= at);
+            if let Some(line) = lines.get(line) {
                 self.passed.entry(name).or_insert(*line);
             }
         }
@@ -128,34 +124,36 @@ fn is_word(word: &str) -> bool {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    pieces(text).filter(|piece| is_word(piece))
+    let pieces = pieces(text).map(|(_, piece)| piece);
+    pieces.filter(|piece| is_word(piece))
 }
 
-/// Splits a text into its words and signs.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+/// Splits a text into its words and signs, each with its offset.
+fn pieces(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         rest = rest.trim_start();
         let inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let first = rest.chars().next()?;
         let word = rest.find(|c| !inner(c)).unwrap_or(rest.len());
+        let at = text.len() - rest.len();
         let (piece, after) = rest.split_at(if word > 0 { word } else { first.len_utf8() });
         rest = after;
-        Some(piece)
+        Some((at, piece))
     })
 }
 
-/// Returns the names that a text appears to define: the text is XDR with lines of the preprocessor
-/// and for C, and its comments count as text.
-fn defined(text: &str) -> Vec<&str> {
-    let pieces: Vec<&str> = pieces(text).filter(|piece| *piece != "%").collect();
-    let at = |at: usize| pieces.get(at).copied().unwrap_or_default();
+/// Returns the names that a text appears to define, with their offsets: the text is XDR with lines
+/// of the preprocessor and for C, and its comments count as text.
+fn defined(text: &str) -> Vec<(usize, &str)> {
+    let pieces: Vec<(usize, &str)> = pieces(text).filter(|(_, piece)| *piece != "%").collect();
+    let at = |at: usize| pieces.get(at).map_or("", |(_, piece)| *piece);
     let mut names = Vec::new();
     let mut in_typedef = false;
-    for (place, name) in pieces
+    for (place, (offset, name)) in pieces
         .iter()
         .enumerate()
-        .filter(|(_, piece)| is_word(piece))
+        .filter(|(_, (_, piece))| is_word(piece))
     {
         let before = place.checked_sub(1).map_or("", at);
         in_typedef = *name == "typedef" || in_typedef && before != ";";
@@ -168,7 +166,7 @@ fn defined(text: &str) -> Vec<&str> {
             _ => false,
         };
         if is_defined {
-            names.push(*name);
+            names.push((*offset, *name));
         }
     }
     names
@@ -184,9 +182,9 @@ mod tests {
                     typedef T u<N>; typedef opaque v[4]; enum e { A = 1 };\n\
                     %typedef struct {\n%} q;\n\
                     union w switch (int k) { case A: void; };\nprogram P { } = 4;\nu x;\n";
-        assert_eq!(
-            defined(text),
-            ["M", "s", "C", "u", "v", "e", "A", "q", "w", "P"]
-        );
+        let found = defined(text);
+        assert!(found.iter().all(|(at, name)| text[*at..].starts_with(name)));
+        let names: Vec<&str> = found.iter().map(|(_, name)| *name).collect();
+        assert_eq!(names, ["M", "s", "C", "u", "v", "e", "A", "q", "w", "P"]);
     }
 }
