@@ -34,7 +34,7 @@ struct Manifest {
     #[serde(default)]
     r#extern: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
-    lints: BTreeMap<String, LevelName>,
+    lints: BTreeMap<Spanned<String>, LevelName>,
     #[serde(default)]
     module: Vec<ModuleTable>,
 }
@@ -138,8 +138,10 @@ fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<D
     let whole = sources.add_document_text(document, TextKind::Other);
     let at = |range: Option<std::ops::Range<usize>>| Span::new(whole, range.unwrap_or(0..0));
     let fault = |span, message: &str| Box::new(Diagnostic::new(Code::Configuration, span, message));
-    let manifest: Manifest =
-        toml::from_str(text).map_err(|error| fault(at(error.span()), error.message()))?;
+    // The text and not the document is parsed: its lines end in one byte, so that offsets from
+    // `toml` are offsets of the text.
+    let manifest: Manifest = toml::from_str(sources.text(whole).content())
+        .map_err(|error| fault(at(error.span()), error.message()))?;
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let beside = |file: &String| folder.join(file);
     let mut config = Config::empty();
@@ -150,16 +152,14 @@ fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<D
     config.externs = pairs(manifest.r#extern);
     config.include_dirs = manifest.include.iter().map(beside).collect();
     config.errata = manifest.errata.iter().map(beside).collect();
-    for (lint, level) in &manifest.lints {
-        let range = text
-            .find(lint.as_str())
-            .map(|start| start..start + lint.len());
-        let code =
-            Code::from_str(lint).map_err(|error| fault(at(range.clone()), &error.to_string()))?;
-        config
-            .levels
-            .set(code, Level::from(*level))
-            .map_err(|error| fault(at(range), &error.to_string()))?;
+    let mut lints: Vec<_> = manifest.lints.into_iter().collect();
+    lints.sort_by_key(|(lint, _)| lint.span().start);
+    for (lint, level) in lints {
+        let Setting { text: name, range } = setting(lint);
+        let wrong = |message: String| fault(at(range.clone()), &message);
+        let code = Code::from_str(&name).map_err(|error| wrong(error.to_string()))?;
+        let set = config.levels.set(code, Level::from(level));
+        set.map_err(|error| wrong(error.to_string()))?;
     }
     config.modules = manifest
         .module
