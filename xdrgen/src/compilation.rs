@@ -23,6 +23,7 @@ use crate::extend;
 use crate::extract::{self, Extraction, ProseBlocks};
 use crate::include::{Files, Search};
 use crate::ir::Schema;
+use crate::names;
 use crate::parse;
 use crate::render::{self, GeneratedFile};
 use crate::report::{self, Style};
@@ -233,7 +234,8 @@ impl Loaded {
                 load: &open,
             };
             let modules = config.modules.iter().zip(&files);
-            let used = modules.filter(|(other, _)| module.uses.contains(&other.path));
+            let names = |path: &str| module.uses.iter().any(|other| other.text == path);
+            let used = modules.filter(|(other, _)| names(&other.path));
             let used: Vec<&Files> = used.map(|(_, files)| files).collect();
             let found = search.files(documents, &used);
             files.push(found);
@@ -259,18 +261,10 @@ impl Loaded {
             errata.remove(at);
         }
         self.report_unknown_documents(&errata, &mut diagnostics);
-        if config.modules.is_empty() {
-            let found =
-                Diagnostic::without_span(Code::Configuration, "there is no module to compile");
-            diagnostics.report(Diagnostic {
-                span: self.manifest.map(|text| Span::new(text, 0..0)),
-                ..found
-            });
-        }
+        let span = |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
+        check_settings(config, &span, &mut diagnostics);
         let mut inputs: Vec<ModuleInput> = Vec::new();
         for (module, files) in config.modules.iter().zip(&self.files) {
-            let span =
-                |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
             let mut input = check_input(module, config, &inputs, &span, &mut diagnostics);
             let parse = |sources: &mut SourceMap, document: DocumentId, diagnostics: &mut _| {
                 let (text, mut parsed) = parse_document(sources, document, &errata, diagnostics);
@@ -467,6 +461,31 @@ fn is_foreign(sources: &SourceMap, xdr: TextId, found: &Diagnostics) -> bool {
 /// Finds the place of a setting in the manifest.
 type FindSpan<'a> = &'a dyn Fn(&Range<usize>) -> Option<Span>;
 
+/// Checks the settings that concern no single module.
+fn check_settings(config: &Config, span: FindSpan<'_>, diagnostics: &mut Diagnostics) {
+    let mut fault = |range: Option<&Range<usize>>, message: &str| {
+        let found = Diagnostic::without_span(Code::Configuration, message);
+        diagnostics.report(Diagnostic {
+            span: range.and_then(span),
+            ..found
+        });
+    };
+    if config.modules.is_empty() {
+        fault(Some(&(0..0)), "there is no module to compile");
+    }
+    for Setting { text, range } in config.owned_feature.iter().chain(&config.serde_feature) {
+        let allowed = |c: char| c.is_alphanumeric() || "_-+.".contains(c);
+        if text.is_empty() || !text.chars().all(allowed) {
+            let message = format!("`{text}` is not the name of a cargo feature");
+            fault(range.as_ref(), &message);
+        }
+    }
+}
+
+fn feature(setting: Option<&Setting>) -> Option<String> {
+    setting.map(|feature| feature.text.clone())
+}
+
 /// Checks what a configuration says of a module, and takes its settings over.
 fn check_input(
     module: &Module,
@@ -475,17 +494,20 @@ fn check_input(
     span: FindSpan<'_>,
     diagnostics: &mut Diagnostics,
 ) -> ModuleInput {
-    let place = module.path_range.as_ref().and_then(span);
-    let mut fault = |message: String| {
+    let mut fault = |range: Option<&Range<usize>>, message: String| {
         let found = Diagnostic::without_span(Code::Configuration, message);
         diagnostics.report(Diagnostic {
-            span: place,
+            span: range.and_then(span),
             ..found
         });
     };
-    let path = check_path(module, before, &mut fault);
+    let place = module.path_range.as_ref();
+    let path = check_path(module, before, &mut |message| fault(place, message));
     if module.documents.is_empty() {
-        fault(format!("the module `{}` has no document", module.path));
+        fault(
+            place,
+            format!("the module `{}` has no document", module.path),
+        );
     }
     let entries = |key, settings: &[Setting]| -> Vec<Entry> {
         let settings = settings.iter();
@@ -501,9 +523,9 @@ fn check_input(
         path,
         uses: check_uses(module, before, &mut fault),
         shapes: module.shapes,
-        owned_feature: config.owned_feature.clone(),
-        serde_feature: config.serde_feature.clone(),
-        strip: module.strip.clone(),
+        owned_feature: feature(config.owned_feature.as_ref()),
+        serde_feature: feature(config.serde_feature.as_ref()),
+        strip: check_strip(module, &mut fault),
         prelude: config.prelude.clone(),
         specifications: Vec::new(),
         overlays: overlays(module, span),
@@ -548,28 +570,47 @@ fn check_path(
 fn check_uses(
     module: &Module,
     before: &[ModuleInput],
-    fault: &mut impl FnMut(String),
+    fault: &mut impl FnMut(Option<&Range<usize>>, String),
 ) -> Vec<usize> {
     let mut uses = Vec::new();
-    for name in &module.uses {
+    for Setting { text: name, range } in &module.uses {
         let mut others = before.iter();
         let Some(at) = others.position(|other| other.path.join("::") == *name) else {
-            fault(format!(
+            let message = format!(
                 "`{}` uses `{name}`, but no module of that path precedes it",
                 module.path
-            ));
+            );
+            fault(range.as_ref(), message);
             continue;
         };
         let (has, needs) = (before[at].shapes, module.shapes);
         if (needs.owned() && !has.owned()) || (needs.borrowed() && !has.borrowed()) {
-            fault(format!(
+            let message = format!(
                 "`{}` needs a shape that the types of `{name}` do not have",
                 module.path
-            ));
+            );
+            fault(range.as_ref(), message);
         }
         uses.push(at);
     }
     uses
+}
+
+/// Returns the prefixes to strip.
+fn check_strip(
+    module: &Module,
+    fault: &mut impl FnMut(Option<&Range<usize>>, String),
+) -> Vec<String> {
+    for Setting { text, range } in &module.strip {
+        if !names::begins_name(text) {
+            fault(
+                range.as_ref(),
+                format!("`strip`: no name begins with `{text}`"),
+            );
+        }
+    }
+    let prefixes = module.strip.iter();
+    prefixes.map(|prefix| prefix.text.clone()).collect()
 }
 
 fn overlays(module: &Module, span: FindSpan<'_>) -> Vec<OverlayInput> {
@@ -599,7 +640,7 @@ fn entry(key: &'static str, setting: &Setting, span: FindSpan<'_>) -> Entry {
 /// Returns true if Rust accepts `part` as a module name.
 #[must_use]
 pub fn is_module_name(part: &str) -> bool {
-    syn::parse_str::<syn::Ident>(part).is_ok()
+    names::identifier(part).is_some_and(|name| name == part)
 }
 
 /// Runs the `prose-name` lint on every document with the names of all modules.

@@ -38,8 +38,8 @@ pub struct Config {
     pub(crate) externs: Vec<(Setting, Setting)>,
     pub(crate) levels: Levels,
     pub(crate) out_dir: Option<PathBuf>,
-    pub(crate) owned_feature: Option<String>,
-    pub(crate) serde_feature: Option<String>,
+    pub(crate) owned_feature: Option<Setting>,
+    pub(crate) serde_feature: Option<Setting>,
     pub(crate) manifest: Option<PathBuf>,
     /// The texts that replace the content of files, by the files' canonical paths.
     pub(crate) edited: BTreeMap<PathBuf, String>,
@@ -145,7 +145,7 @@ impl Config {
     /// build without `alloc`.
     #[must_use]
     pub fn owned_feature(mut self, feature: impl Into<String>) -> Self {
-        self.owned_feature = Some(feature.into());
+        self.owned_feature = Some(Setting::new(feature));
         self
     }
 
@@ -155,7 +155,7 @@ impl Config {
     /// sequence is not supported: put it into a struct.
     #[must_use]
     pub fn serde_feature(mut self, feature: impl Into<String>) -> Self {
-        self.serde_feature = Some(feature.into());
+        self.serde_feature = Some(Setting::new(feature));
         self
     }
 
@@ -217,9 +217,9 @@ fn canonical(path: &Path) -> PathBuf {
 pub struct Module {
     pub(crate) path: String,
     pub(crate) documents: Vec<DocumentSource>,
-    pub(crate) uses: Vec<String>,
+    pub(crate) uses: Vec<Setting>,
     pub(crate) shapes: Shapes,
-    pub(crate) strip: Vec<String>,
+    pub(crate) strip: Vec<Setting>,
     pub(crate) overlays: Vec<Overlay>,
     /// The range of the module's path in the manifest.
     pub(crate) path_range: Option<Range<usize>>,
@@ -329,7 +329,7 @@ impl Module {
     /// has at least the shapes of this one.
     #[must_use]
     pub fn uses(mut self, path: impl Into<String>) -> Self {
-        self.uses.push(path.into());
+        self.uses.push(Setting::new(path));
         self
     }
 
@@ -343,7 +343,7 @@ impl Module {
     /// Adds a prefix to strip from Rust names. The first prefix that matches is stripped.
     #[must_use]
     pub fn strip(mut self, prefix: impl Into<String>) -> Self {
-        self.strip.push(prefix.into());
+        self.strip.push(Setting::new(prefix));
         self
     }
 

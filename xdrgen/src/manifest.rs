@@ -29,8 +29,8 @@ struct Manifest {
     errata: Vec<String>,
     #[serde(default)]
     include: Vec<String>,
-    owned_feature: Option<String>,
-    serde_feature: Option<String>,
+    owned_feature: Option<Spanned<String>>,
+    serde_feature: Option<Spanned<String>>,
     #[serde(default)]
     r#extern: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
@@ -58,11 +58,11 @@ struct ModuleTable {
     #[serde(default)]
     extends: Vec<String>,
     #[serde(default)]
-    uses: Vec<String>,
+    uses: Vec<Spanned<String>>,
     #[serde(default)]
     shapes: Shapes,
     #[serde(default)]
-    strip: Vec<String>,
+    strip: Vec<Spanned<String>>,
     #[serde(default)]
     stubs: Option<Spanned<Vec<StubName>>>,
     #[serde(default)]
@@ -147,8 +147,8 @@ fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<D
     let mut config = Config::empty();
     config.manifest = Some(name.into());
     config.prelude = manifest.prelude;
-    config.owned_feature = manifest.owned_feature;
-    config.serde_feature = manifest.serde_feature;
+    config.owned_feature = manifest.owned_feature.map(setting);
+    config.serde_feature = manifest.serde_feature.map(setting);
     config.externs = pairs(manifest.r#extern);
     config.include_dirs = manifest.include.iter().map(beside).collect();
     config.errata = manifest.errata.iter().map(beside).collect();
@@ -192,13 +192,13 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
     let extensions = table.extends.iter().map(beside);
     let extensions = extensions.map(DocumentSource::Extension);
     module.documents.extend(extensions);
-    module.uses = table.uses;
+    module.uses = settings(table.uses);
     module.shapes = table.shapes;
-    module.strip = table.strip;
-    module.ddp = table.ddp.into_iter().map(setting).collect();
-    module.item_results = table.item_results.into_iter().map(setting).collect();
-    module.open = table.open.into_iter().map(setting).collect();
-    module.idempotent = table.idempotent.into_iter().map(setting).collect();
+    module.strip = settings(table.strip);
+    module.ddp = settings(table.ddp);
+    module.item_results = settings(table.item_results);
+    module.open = settings(table.open);
+    module.idempotent = settings(table.idempotent);
     module.reply_items = pairs(table.reply_items);
     module.rename = pairs(table.rename);
     module.scoped_enums = table.scoped_enums;
@@ -211,6 +211,11 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
     }
     module.overlays = table.overlay.into_iter().map(overlay).collect();
     module
+}
+
+/// Returns the entries of a list.
+fn settings(list: Vec<Spanned<String>>) -> Vec<Setting> {
+    list.into_iter().map(setting).collect()
 }
 
 /// Returns the entries of a table.

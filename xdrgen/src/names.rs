@@ -80,6 +80,12 @@ pub(crate) fn strip<'a>(name: &'a str, prefixes: &[String]) -> &'a str {
     }
 }
 
+/// Returns true if a name in XDR may begin with a prefix.
+pub(crate) fn begins_name(prefix: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    prefix.chars().all(inner) && prefix.starts_with(|first: char| !first.is_ascii_digit())
+}
+
 /// Returns the longest common prefix, ending in an underscore, of two or more names whose rest is a
 /// name.
 pub(crate) fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
@@ -97,6 +103,18 @@ pub(crate) fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
         .map(|(at, _)| &first[..=at])
         .find(|prefix| fits(prefix))
         .unwrap_or("")
+}
+
+/// Returns a text as an identifier, raw only if it is a keyword; `None` if Rust does not accept the
+/// text as a name in each edition.
+pub(crate) fn identifier(text: &str) -> Option<String> {
+    // The parser skips white space and comments.
+    let parsed = syn::parse_str::<syn::Ident>(text).ok()?;
+    let accepted = parsed == text && text != "gen";
+    accepted.then(|| match text.strip_prefix("r#") {
+        Some(raw) => escape(raw.to_owned()),
+        None => text.to_owned(),
+    })
 }
 
 /// Splits a name at changes of case: `minorVersion` into `minor`, `Version`; `SSLError` into `SSL`,
@@ -194,6 +212,24 @@ mod tests {
             ("_", "unnamed"),
         ] {
             assert_eq!(field_name(xdr, &stripped), rust);
+        }
+    }
+
+    #[test]
+    fn identifiers_are_raw_only_if_they_are_keywords() {
+        for (text, rust) in [
+            ("a", "a"),
+            ("r#type", "r#type"),
+            ("r#a", "a"),
+            ("r#gen", "r#gen"),
+        ] {
+            assert_eq!(identifier(text).as_deref(), Some(rust), "{text}");
+        }
+        for text in [
+            "", "_", "9", "a b", " a", "a\n", "a/**/", "a-b", "type", "gen", "Self", "r#self",
+            "r#Self", "r#", "'a",
+        ] {
+            assert_eq!(identifier(text), None, "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Tests the positions of defects in a manifest.
+//! Tests the positions of defects in a manifest, and settings that are no names.
 
 mod common;
 
@@ -89,4 +89,174 @@ fn a_lint_is_reported_at_its_key() {
         "2:1",
         "no diagnostic is named `b`",
     );
+}
+
+/// A setting that becomes a name in Rust, or names an item, has no white space or other sign.
+#[test]
+fn settings_that_are_no_names_are_reported_at_their_place() {
+    for (settings, place, message) in [
+        (
+            "rename = { \"c\" = \"d e\" }",
+            "4:19",
+            "`rename`: `d e` is not a name in Rust",
+        ),
+        (
+            "rename = { \"c\" = \" C\" }",
+            "4:19",
+            "`rename`: ` C` is not a name in Rust",
+        ),
+        (
+            "rename = { \"c.k\" = \"key \" }",
+            "4:21",
+            "`rename`: `key ` is not a name in Rust",
+        ),
+        (
+            "rename = { \"c.k\" = \"a/**/\" }",
+            "4:21",
+            "`rename`: `a/**/` is not a name in Rust",
+        ),
+        (
+            "rename = { \"op.OP_GET\" = \"\" }",
+            "4:27",
+            "`rename`: `` is not a name in Rust",
+        ),
+        (
+            "rename = { GET = \"r#self\" }",
+            "4:19",
+            "`rename`: `r#self` is not a name in Rust",
+        ),
+        (
+            "rename = { ONE = \"gen\" }",
+            "4:19",
+            "`rename`: `gen` is not a name in Rust",
+        ),
+        (
+            "rename = { \" c\" = \"C\" }",
+            "4:13",
+            "`rename`: nothing of the module is named ` c`",
+        ),
+        (
+            "strip = [\"OP_\", \"op get\"]",
+            "4:18",
+            "`strip`: no name begins with `op get`",
+        ),
+        ("strip = [\"\"]", "4:11", "`strip`: no name begins with ``"),
+        (
+            "strip = [\"9\"]",
+            "4:11",
+            "`strip`: no name begins with `9`",
+        ),
+        (
+            "ddp = [\"c. d\"]",
+            "4:9",
+            "`ddp`: `c` has no field or arm ` d`",
+        ),
+        ("ddp = [\"c .d\"]", "4:9", "`ddp`: no type is named `c `"),
+        ("open = [\"op \"]", "4:10", "`open`: no enum is named `op `"),
+        (
+            "item_results = [\"a b\"]",
+            "4:18",
+            "`item_results`: no type is named `a b`",
+        ),
+        (
+            "stubs = [\"client\"]\nidempotent = [\"GET \"]",
+            "5:16",
+            "`idempotent`: no procedure is named `GET `",
+        ),
+        (
+            "stubs = [\"client\"]\nddp = [\"c.d\"]\nreply_items = { \"c.d\" = \"c. k\" }",
+            "6:26",
+            "`reply_items`: `c` has no field or arm ` k`",
+        ),
+        (
+            "stubs = [\"client\"]\nddp = [\"c.d\"]\nreply_items = { \"c.d \" = \"c.k\" }",
+            "6:18",
+            "`reply_items`: `c` has no field or arm `d `",
+        ),
+        (
+            "uses = [\"b c\"]",
+            "4:10",
+            "`a` uses `b c`, but no module of that path precedes it",
+        ),
+    ] {
+        rejected_at(&format!("{MODULE}{settings}\n"), place, message);
+    }
+    for (settings, place, message) in [
+        (
+            "owned_feature = \"a b\"",
+            "1:18",
+            "`a b` is not the name of a cargo feature",
+        ),
+        (
+            "serde_feature = \"\"",
+            "1:18",
+            "`` is not the name of a cargo feature",
+        ),
+        (
+            "[extern]\nc = \"crate::a b\"",
+            "2:6",
+            "`crate::a b` is not the path of a type",
+        ),
+    ] {
+        rejected_at(&format!("{settings}\n{MODULE}"), place, message);
+    }
+}
+
+/// The path of a module consists of names that Rust accepts.
+#[test]
+fn paths_of_modules_are_names_in_rust() {
+    for path in [
+        "", " ", " a", "a ", "a b", "a::", "a:: b", "a-b", "a/**/", "a\\nb", "9", "_", "gen",
+        "self", "r#self", "r#a", "a.b",
+    ] {
+        let manifest = format!("[[module]]\npath = \"{path}\"\ndocuments = [\"a.x\"]\n");
+        let (report, places) = rejected(&manifest);
+        assert_eq!(places, ["xdrgen.toml:2:8"], "{path}\n{report}");
+        assert!(
+            report.contains("is not a Rust module path"),
+            "{path}\n{report}"
+        );
+    }
+}
+
+#[test]
+fn names_of_overlays_are_names_in_rust() {
+    let overlay = |name: &str, strip: &str| {
+        format!(
+            "{MODULE}[[module.overlay]]\nname = \"{name}\"\nstruct = \"c\"\ncode = \"k\"\n\
+             data = \"d\"\nstrip = [\"{strip}\"]\ncases = [[\"ONE\", \"c\"]]\n"
+        )
+    };
+    for name in [" A", "A ", "A b", "a/**/", "gen", "r#Self"] {
+        rejected_at(
+            &overlay(name, "A"),
+            "5:8",
+            "its name is not a valid Rust type name",
+        );
+    }
+    for strip in ["", "A b", "9"] {
+        rejected_at(&overlay("A", strip), "5:8", "no name begins with");
+    }
+}
+
+/// A raw identifier is a name: a keyword stays raw, and another name does not.
+#[test]
+fn names_may_be_raw() {
+    let rename = "[module.rename]\nc = \"r#C\"\n\"c.k\" = \"r#type\"\n\"c.d\" = \"r#d\"\n\
+                  GET = \"r#Super\"\n\"op.OP_GET\" = \"r#One\"\n";
+    let manifest = format!("{MODULE}stubs = [\"client\", \"server\"]\n{rename}")
+        .replace("path = \"a\"", "path = \"r#mod::a\"");
+    let folder = Folder::new().with("a.x", XDR).with("xdrgen.toml", manifest);
+    let config = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
+    let files = config.check().generate().expect("no defects");
+    let text: String = files.iter().map(|file| file.content.as_str()).collect();
+    for part in [
+        "pub struct C<",
+        "pub r#type: u32",
+        "pub d: &'a [u8]",
+        "fn super_(",
+        "pub mod r#mod",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }

@@ -36,12 +36,17 @@ fn overlay(
             format!("`{}` is not a struct", input.carrier),
         );
     };
-    if syn::parse_str::<syn::Ident>(&input.name).is_err() {
-        return invalid(
-            context,
-            input,
-            "its name is not a valid Rust type name".to_owned(),
-        );
+    let Some(rust) = names::identifier(&input.name) else {
+        let what = "its name is not a valid Rust type name".to_owned();
+        return invalid(context, input, what);
+    };
+    if let Some(prefix) = input
+        .strip
+        .iter()
+        .find(|prefix| !names::begins_name(prefix))
+    {
+        let what = format!("`strip`: no name begins with `{prefix}`");
+        return invalid(context, input, what);
     }
     if input.cases.is_empty() {
         return invalid(context, input, "it has no cases".to_owned());
@@ -88,7 +93,7 @@ fn overlay(
         }
     }
     Some(OverlayDef {
-        rust: input.name.clone(),
+        rust,
         span: input.span,
         carrier,
         code,

@@ -16,7 +16,9 @@ pub(crate) fn members(context: &mut Context<'_, '_>, schema: &mut Schema) {
     let inputs = context.inputs;
     for (module, input) in inputs.iter().enumerate() {
         for (entry, rust) in &input.rename {
-            let Some((owner, part)) = entry.text.split_once('.') else {
+            let (Some((owner, part)), Some(rust)) =
+                (entry.text.split_once('.'), names::identifier(&rust.text))
+            else {
                 continue;
             };
             let ids = schema.modules[module].types.clone();
@@ -28,7 +30,7 @@ pub(crate) fn members(context: &mut Context<'_, '_>, schema: &mut Schema) {
                     let members = body.members.iter_mut();
                     members
                         .filter(|member| member.name == part)
-                        .for_each(|member| member.rust.clone_from(&rust.text));
+                        .for_each(|member| member.rust.clone_from(&rust));
                 }
             }
         }
@@ -51,13 +53,14 @@ fn rename(
     module: usize,
     (entry, rust): (&Entry, &Entry),
 ) -> Option<()> {
-    let (text, name) = (entry.text.as_str(), rust.text.as_str());
-    if syn::parse_str::<syn::Ident>(name).is_err() {
-        return invalid(context, rust, &format!("`{name}` is not a name in Rust"));
-    }
+    let text = entry.text.as_str();
+    let Some(name) = names::identifier(&rust.text) else {
+        let what = format!("`{}` is not a name in Rust", rust.text);
+        return invalid(context, rust, &what);
+    };
     let renamed = match text.split_once('.') {
-        Some((owner, part)) => rename_part(schema, module, (owner, part), name),
-        None => rename_item(schema, module, text, name),
+        Some((owner, part)) => rename_part(schema, module, (owner, part), &name),
+        None => rename_item(schema, module, text, &name),
     };
     if renamed {
         return Some(());
@@ -91,7 +94,7 @@ fn rename_item(schema: &mut Schema, module: usize, xdr: &str, rust: &str) -> boo
     let procedures = versions.flat_map(|version| &mut version.procedures);
     for procedure in procedures.filter(|procedure| procedure.name == xdr) {
         rust.clone_into(&mut procedure.rust);
-        procedure.method = names::field_name(rust, &[]);
+        procedure.method = names::field_name(rust.trim_start_matches("r#"), &[]);
         renamed = true;
     }
     renamed
