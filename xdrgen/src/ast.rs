@@ -454,6 +454,41 @@ impl Declaration {
     }
 }
 
+impl ProgramProcedure {
+    /// Returns true if both have the same number, and the same types of arguments and results, as
+    /// far as the syntax shows it.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let (arguments, again) = (&self.arguments, &other.arguments);
+        let reply = match (&self.reply, &other.reply) {
+            (None, None) => true,
+            (Some(reply), Some(again)) => reply.is_same_as(again),
+            _ => false,
+        };
+        let mut pairs = arguments.iter().zip(again);
+        self.number.kind == other.number.kind
+            && reply
+            && arguments.len() == again.len()
+            && pairs.all(|(argument, again)| argument.is_same_as(again))
+    }
+}
+
+impl Parameter {
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.ty.kind.is_same_as(&other.ty.kind) && self.declarator.is_same_as(&other.declarator)
+    }
+}
+
+impl TypeSpecifier {
+    /// Returns true if both types are absent, or the same as far as the syntax shows it.
+    pub(crate) fn are_same(one: Option<&Self>, other: Option<&Self>) -> bool {
+        match (one, other) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.kind.is_same_as(&other.kind),
+            _ => false,
+        }
+    }
+}
+
 impl TypeKind {
     /// Types with a body define members and fields, so no two of them are the same.
     fn is_same_as(&self, other: &Self) -> bool {

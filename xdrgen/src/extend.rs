@@ -4,18 +4,19 @@
 //! with its new arms, or a program with its new procedures. Or it contains only members and arms,
 //! below a comment such as `/* to be added to enum nfsstat4 */`.
 //!
-//! An equal repetition is dropped. A definition, a member or an arm that differs stays, and `check`
-//! reports it as a second one. Structs and inline bodies are never equal, so that a repeated one is
-//! a second one. A procedure is compared by its name alone, and a second `default` arm is dropped,
-//! also if it differs. Definitions are only appended, since the map of names has their indexes.
-//! [`merge`] runs before `supply::Needs`, which reads the merged definitions, and leaves no
+//! An equal repetition is dropped. A definition, a member, an arm, a version or a procedure that
+//! differs stays, and `check` reports it as a second one; a `default` arm that differs is reported
+//! here, since a union has room for one. Structs and inline bodies are never equal, so that a
+//! repeated one is a second one. Definitions are only appended, since the map of names has their
+//! indexes. [`merge`] runs before `supply::Needs`, which reads the merged definitions, and leaves no
 //! fragment behind.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::ast::{
-    ArmBody, Definition, DefinitionKind, EnumBody, Fragment, FragmentKind, ProgramBody,
-    Specification, UnionArm, UnionBody, ValueExprKind,
+    ArmBody, Definition, DefinitionKind, EnumBody, EnumMember, Fragment, FragmentKind, Linear,
+    ProgramBody, ProgramProcedure, Specification, TypeSpecifier, UnionArm, UnionBody, ValueExpr,
+    ValueExprKind,
 };
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::source::{SourceMap, Span, TextId};
@@ -48,7 +49,7 @@ pub(crate) fn merge(
                     first.map(|(of, index)| &mut specifications[*of].1.definitions[*index]);
                 match target {
                     Some(target) => {
-                        if let Some(kept) = extend(target, definition) {
+                        if let Some(kept) = extend(target, definition, diagnostics) {
                             specifications[at].1.definitions.push(kept);
                         }
                     }
@@ -77,6 +78,7 @@ fn add_fragment(
     let mut before = fragment.before;
     let mut target = None;
     let mut reported = false;
+    let mut runs: Vec<((usize, usize), FragmentKind)> = Vec::new();
     for item in items(fragment) {
         let text = Span {
             end: item.span.start.max(before.start),
@@ -88,13 +90,25 @@ fn add_fragment(
             start: item.span.end,
             ..before
         };
-        match target {
-            Some((of, index)) => {
-                add(&mut specifications[of].1.definitions[index].kind, item.kind);
-            }
-            None if std::mem::replace(&mut reported, true) => {}
-            None => diagnostics.report(no_target(&item)),
+        match (target, runs.last_mut()) {
+            (Some(place), Some((last, run))) if *last == place => join(run, item.kind),
+            (Some(place), _) => runs.push((place, item.kind)),
+            (None, _) if std::mem::replace(&mut reported, true) => {}
+            (None, _) => diagnostics.report(no_target(&item)),
         }
+    }
+    for ((of, index), run) in runs {
+        add(&mut specifications[of].1.definitions[index].kind, run);
+    }
+}
+
+/// Appends items of the same kind.
+fn join(run: &mut FragmentKind, item: FragmentKind) {
+    match (run, item) {
+        (FragmentKind::Members(run), FragmentKind::Members(item)) => run.extend(item),
+        (FragmentKind::Arms(run), FragmentKind::Arms(item)) => run.extend(item),
+        // A fragment has one kind.
+        _ => {}
     }
 }
 
@@ -165,7 +179,7 @@ fn no_target(fragment: &Fragment) -> Diagnostic {
 fn add(target: &mut DefinitionKind, added: FragmentKind) {
     match (target, added) {
         (DefinitionKind::Enum(body), FragmentKind::Members(members)) => {
-            extend_enum(body, EnumBody { members });
+            extend_enum(body, members);
         }
         (DefinitionKind::Union(body), FragmentKind::Arms(arms)) => extend_arms(body, arms),
         _ => {}
@@ -174,24 +188,34 @@ fn add(target: &mut DefinitionKind, added: FragmentKind) {
 
 /// Adds the additional parts of another definition with the same name to a definition. Returns the
 /// other definition if it is not an extension.
-fn extend(target: &mut Definition, mut other: Definition) -> Option<Definition> {
+fn extend(
+    target: &mut Definition,
+    mut other: Definition,
+    diagnostics: &mut Diagnostics,
+) -> Option<Definition> {
     match (&mut target.kind, &mut other.kind) {
         (DefinitionKind::Enum(body), DefinitionKind::Enum(added)) => {
-            let members = std::mem::take(&mut added.members);
-            extend_enum(body, EnumBody { members });
+            extend_enum(body, std::mem::take(&mut added.members));
         }
         (DefinitionKind::Union(body), DefinitionKind::Union(added))
-            if body.discriminant.is_same_as(&added.discriminant) =>
+            if body.discriminant.name.name == added.discriminant.name.name
+                && body.discriminant.is_same_as(&added.discriminant) =>
         {
-            extend_union(body, added);
+            extend_union(body, added, diagnostics);
         }
         (DefinitionKind::Program(body), DefinitionKind::Program(added))
             if body.number.kind == added.number.kind =>
         {
             extend_program(body, added);
         }
-        (DefinitionKind::Const { value, .. }, DefinitionKind::Const { value: again, .. })
-            if value.kind == again.kind => {}
+        (
+            DefinitionKind::Const { ty, value },
+            DefinitionKind::Const {
+                ty: ty_again,
+                value: again,
+            },
+        ) if value.kind == again.kind
+            && TypeSpecifier::are_same(ty.as_ref(), ty_again.as_ref()) => {}
         (DefinitionKind::Text { value, .. }, DefinitionKind::Text { value: again, .. })
             if value == again => {}
         (DefinitionKind::Typedef(first), DefinitionKind::Typedef(again))
@@ -202,32 +226,83 @@ fn extend(target: &mut Definition, mut other: Definition) -> Option<Definition> 
 }
 
 /// Adds members. Extensions repeat members, with their values.
-fn extend_enum(body: &mut EnumBody, added: EnumBody) {
-    let known: HashMap<&str, Option<&ValueExprKind>> = body
-        .members
-        .iter()
-        .map(|member| {
-            let value = member.value.as_ref().map(|value| &value.kind);
-            (member.name.name.as_str(), value)
-        })
-        .collect();
-    let is_new = |name: &str, value: Option<&ValueExprKind>| {
-        known.get(name).is_none_or(|known| *known != value)
-    };
-    let members = added.members.into_iter();
-    let new: Vec<_> = members
-        .filter(|member| {
-            let value = member.value.as_ref().map(|value| &value.kind);
-            is_new(&member.name.name, value)
-        })
-        .collect();
+fn extend_enum(body: &mut EnumBody, added: Vec<EnumMember>) {
+    let known = Members::of(body);
+    let mut new: Vec<EnumMember> = Vec::new();
+    // The member before, and whether it is known.
+    let mut before: Option<(String, bool)> = None;
+    for mut member in added {
+        let name = member.name.name.clone();
+        let previous = before.as_ref().map(|(name, _)| name.as_str());
+        let is_known = known.contains(&member, previous);
+        if !is_known {
+            // The member before it in the extension may be any of the enum.
+            if let Some((previous, true)) = before {
+                member.value = member.value.or(Some(after(previous, member.name.span)));
+            }
+            new.push(member);
+        }
+        before = Some((name, is_known));
+    }
     body.members.extend(new);
 }
 
-fn extend_union(body: &mut UnionBody, added: &mut UnionBody) {
+/// The members of an enum by name.
+struct Members(HashMap<String, Known>);
+
+/// The value of a member, and the name of the member before it.
+struct Known {
+    value: Option<ValueExprKind>,
+    before: Option<String>,
+}
+
+impl Members {
+    fn of(body: &EnumBody) -> Self {
+        let mut before = None;
+        let members = body.members.iter().map(|member| {
+            let name = member.name.name.clone();
+            let value = member.value.as_ref().map(|value| value.kind.clone());
+            let before = before.replace(name.clone());
+            (name, Known { value, before })
+        });
+        Self(members.collect())
+    }
+
+    /// Returns true if a member with the name and the value exists. One without a value has the
+    /// same value if the same member precedes it; a member that comes first may follow any other.
+    fn contains(&self, member: &EnumMember, before: Option<&str>) -> bool {
+        self.0.get(&member.name.name).is_some_and(|known| {
+            let value = member.value.as_ref().map(|value| &value.kind);
+            let follows = || before.is_none() || before == known.before.as_deref();
+            known.value.as_ref() == value && (value.is_some() || follows())
+        })
+    }
+}
+
+/// Returns the value of a member that follows another one.
+fn after(member: String, span: Span) -> ValueExpr {
+    let next = Linear {
+        factor: 1,
+        addend: 1,
+    };
+    ValueExpr {
+        span,
+        kind: ValueExprKind::Sum(member, next),
+    }
+}
+
+fn extend_union(body: &mut UnionBody, added: &mut UnionBody, diagnostics: &mut Diagnostics) {
     extend_arms(body, std::mem::take(&mut added.arms));
-    if body.default.is_none() {
-        body.default = added.default.take();
+    match (&body.default, added.default.take()) {
+        (_, None) => {}
+        (None, again) => body.default = again,
+        (Some((_, default)), Some((_, again))) if has_same_content(default, &again) => {}
+        (Some((first, _)), Some((again, _))) => {
+            let found = Diagnostic::new(Code::Syntax, again, "a union has one `default`")
+                .label("another content")
+                .note_at(*first, "the first is here");
+            diagnostics.report(found);
+        }
     }
 }
 
@@ -260,21 +335,29 @@ fn has_same_content(one: &ArmBody, other: &ArmBody) -> bool {
     }
 }
 
-/// Adds versions, and procedures to versions.
+/// Adds versions, and procedures to versions. Extensions repeat procedures, with their numbers,
+/// arguments and results.
 fn extend_program(body: &mut ProgramBody, added: &mut ProgramBody) {
     for version in std::mem::take(&mut added.versions) {
         let mut versions = body.versions.iter_mut();
-        let Some(known) = versions.find(|known| known.name.name == version.name.name) else {
+        let known = versions.find(|known| {
+            known.name.name == version.name.name && known.number.kind == version.number.kind
+        });
+        let Some(known) = known else {
             body.versions.push(version);
             continue;
         };
-        let names: HashSet<String> = known
+        let by_name: HashMap<&str, &ProgramProcedure> = known
             .procedures
             .iter()
-            .map(|procedure| procedure.name.name.clone())
+            .map(|procedure| (procedure.name.name.as_str(), procedure))
             .collect();
+        let is_new = |procedure: &ProgramProcedure| {
+            let known = by_name.get(procedure.name.name.as_str());
+            known.is_none_or(|known| !known.is_same_as(procedure))
+        };
         let procedures = version.procedures.into_iter();
-        let new = procedures.filter(|procedure| !names.contains(&procedure.name.name));
+        let new: Vec<ProgramProcedure> = procedures.filter(is_new).collect();
         known.procedures.extend(new);
     }
 }

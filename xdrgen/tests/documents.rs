@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::{Folder, note_skipped};
-use xdrgen_build::{Code, Compilation, Config, Module, Style};
+use xdrgen_build::{Code, Compilation, Config, Diagnostic, Module, Style};
 
 fn check(name: &str, text: &str) -> Compilation {
     Config::new()
@@ -88,7 +88,9 @@ fn definitions_in_running_text_are_compiled_if_selected() {
 
 const BASE: &str = "enum stat { OK = 0, BAD = 1 };\nenum op { GET = 1 };\n\
     union args switch (op which) { case GET: int get; };\n\
-    program P { version V { void NULL(void) = 0; } = 1; } = 2;\n";
+    program P { version V { void NULL(void) = 0; } = 1; } = 2;\n\
+    union none switch (int k) { case 1: int a; default: void; };\n\
+    const SIZE = 8;\nenum list { L1, L2, L3 = 2, L9 = 9 };\n";
 
 fn extended(extension: &str) -> Compilation {
     let folder = Folder::new().with("base.x", BASE).with("more.x", extension);
@@ -117,6 +119,52 @@ fn an_extension_adds_members_arms_and_procedures() {
         assert_eq!([count("stat"), count("op"), count("args")], [3, 2, 2]);
         let version = &schema.modules[0].programs[0].versions[0];
         assert_eq!(version.procedures.len(), procedures);
+    }
+}
+
+/// An extension may repeat what it extends.
+#[test]
+fn an_equal_repetition_is_dropped() {
+    let base = extended("");
+    for text in [
+        BASE,
+        "union none switch (int k) { default: void; };",
+        "program P { version V { void NULL(void) = 0; } = 1; } = 2;",
+        "enum list { L2, L3 = 2 };",
+    ] {
+        let checked = extended(text);
+        assert!(!checked.has_errors(), "{}", checked.report(Style::Plain));
+        let count = |checked: &Compilation| {
+            let module = &checked.schema().modules[0];
+            (module.types.len(), module.programs[0].versions.len())
+        };
+        assert_eq!(count(&checked), count(&base), "{text}");
+    }
+}
+
+/// A member without a value is one more than the member before it in the extension, also if that
+/// one is not the last of the enum.
+#[test]
+fn an_added_member_follows_the_one_before_it() {
+    for text in [
+        "enum list { L3 = 2, L4, L5 };",
+        "enum list { L9 = 9, L10, L3 = 2, L4, L5 };",
+    ] {
+        let checked = extended(text);
+        assert!(!checked.has_errors(), "{}", checked.report(Style::Plain));
+        let schema = checked.schema();
+        let list = &schema.ty(schema.find("list").expect("a type")).kind;
+        let xdrgen_build::ir::TypeDefKind::Enum(body) = list else {
+            panic!("{list:?}");
+        };
+        let value = |name: &str| {
+            let mut members = body.members.iter();
+            members
+                .find(|member| member.name == name)
+                .map(|member| member.value)
+        };
+        assert_eq!([value("L4"), value("L5")], [Some(3), Some(4)], "{text}");
+        assert!(value("L10").is_none_or(|value| value == 10), "{text}");
     }
 }
 
@@ -218,6 +266,63 @@ fn contradictions_of_an_extension_are_reported() {
     let module = Module::new("a").document(folder.path("base.x"));
     let module = module.document(folder.path("more.x"));
     assert!(Config::new().module(module).check().has_errors());
+}
+
+/// No part of an extension that differs from what it extends is lost.
+#[test]
+fn a_part_of_an_extension_that_differs_is_an_error() {
+    let errors = [
+        (
+            "union args switch (op other) { case GET: int get; };",
+            Code::DuplicateDefinition,
+        ),
+        (
+            "union none switch (int k) { default: int a; };",
+            Code::Syntax,
+        ),
+        (
+            "union none switch (int k) { default: opaque b<>; };",
+            Code::Syntax,
+        ),
+        (
+            "program P { version V { void NULL(void) = 3; } = 1; } = 2;",
+            Code::DuplicateDefinition,
+        ),
+        (
+            "program P { version V { int NULL(void) = 0; } = 1; } = 2;",
+            Code::DuplicateDefinition,
+        ),
+        (
+            "program P { version V { void NULL(int) = 0; } = 1; } = 2;",
+            Code::DuplicateDefinition,
+        ),
+        (
+            "program P { version V { void NULL(int, int) = 0; } = 1; } = 2;",
+            Code::DuplicateDefinition,
+        ),
+        (
+            "program P { version V { void OTHER(void) = 3; } = 3; } = 2;",
+            Code::DuplicateDefinition,
+        ),
+        ("const SIZE = 9;", Code::DuplicateDefinition),
+        ("const unsigned hyper SIZE = 8;", Code::DuplicateDefinition),
+        ("enum list { L3 = 2, L2 };", Code::DuplicateDefinition),
+    ];
+    let is_lost = |(text, code): &(&str, Code)| {
+        let checked = extended(text);
+        let mut errors = checked
+            .diagnostics()
+            .iter()
+            .filter(|found| found.is_error());
+        let is_here = |found: &Diagnostic| {
+            let span = found.span.expect("a place");
+            let document = checked.sources().document_of(span);
+            found.code == *code && document.file_name() == "more.x"
+        };
+        !errors.any(is_here)
+    };
+    let lost: Vec<_> = errors.into_iter().filter(is_lost).collect();
+    assert!(lost.is_empty(), "{lost:#?}");
 }
 
 #[test]
