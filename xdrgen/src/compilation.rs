@@ -5,8 +5,8 @@
 //! `extend::merge` precedes `supply::Needs`, which finds missing names in the merged definitions.
 //! `check::analyze` runs once, after the last module. The inputs keep the order of the
 //! configuration, in which a module follows the modules that it uses. `Loaded::read` reads all
-//! files; `Loaded::compile` must read no file and change no part of `Loaded`, because
-//! [`useless_errata`] compiles one `Loaded` many times. `check_input` checks the settings that name
+//! files, of which errata decide some, since they may change lines that include others;
+//! `Loaded::compile` reads none. `check_input` checks the settings that name
 //! no XDR, such as paths and `uses`; `check` checks the others.
 
 use std::collections::BTreeSet;
@@ -42,8 +42,8 @@ pub struct Compilation {
 impl Compilation {
     pub(crate) fn run(config: &Config) -> Self {
         let mut diagnostics = Diagnostics::new(config.levels.clone());
-        let loaded = Loaded::read(config, &mut diagnostics);
-        loaded.compile(config, diagnostics, None)
+        let loaded = Loaded::read(config, None, &mut diagnostics);
+        loaded.compile(config, diagnostics)
     }
 
     /// Returns all diagnostics, sorted by document and position.
@@ -117,13 +117,16 @@ impl Compilation {
 /// does not. The cost is one compilation for each erratum.
 ///
 /// Returns the compilation with all errata. A [`Code::ErratumUseless`] for each useless erratum
-/// follows its sorted diagnostics. Files that documents include are searched only once, with all
-/// errata applied.
+/// follows its sorted diagnostics.
 #[must_use]
 pub fn useless_errata(config: &Config) -> Compilation {
-    let mut diagnostics = Diagnostics::new(config.levels.clone());
-    let loaded = Loaded::read(config, &mut diagnostics);
-    let full = loaded.compile(config, diagnostics.clone(), None);
+    let read = |without: Option<usize>| {
+        let mut diagnostics = Diagnostics::new(config.levels.clone());
+        let loaded = Loaded::read(config, without, &mut diagnostics);
+        (loaded, diagnostics)
+    };
+    let (loaded, diagnostics) = read(None);
+    let mut full = loaded.compile(config, diagnostics);
     let lines = |compilation: &Compilation| -> BTreeSet<String> {
         compilation
             .diagnostics
@@ -132,7 +135,7 @@ pub fn useless_errata(config: &Config) -> Compilation {
             .collect()
     };
     let before = lines(&full);
-    let mut found = diagnostics.clone();
+    let mut found = Diagnostics::new(config.levels.clone());
     let applies = |erratum: &Erratum| {
         let here = loaded
             .sources
@@ -148,7 +151,8 @@ pub fn useless_errata(config: &Config) -> Compilation {
         .enumerate()
         .filter(|(_, erratum)| applies(erratum))
     {
-        let without = loaded.compile(config, diagnostics.clone(), Some(at));
+        let (without, diagnostics) = read(Some(at));
+        let without = without.compile(config, diagnostics);
         if lines(&without).is_subset(&before) {
             let message = format!(
                 "the erratum for {}, line {}, silences no diagnostic",
@@ -161,9 +165,7 @@ pub fn useless_errata(config: &Config) -> Compilation {
             });
         }
     }
-    let mut full = full;
-    let mut found = found.into_sorted(&full.sources);
-    found.retain(|diagnostic| !full.diagnostics.contains(diagnostic));
+    let found = found.into_sorted(&full.sources);
     full.diagnostics.extend(found);
     full
 }
@@ -179,7 +181,8 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn read(config: &Config, diagnostics: &mut Diagnostics) -> Self {
+    /// Reads all files. Leaves out the erratum at index `without` if there is one.
+    fn read(config: &Config, without: Option<usize>, diagnostics: &mut Diagnostics) -> Self {
         let mut sources = SourceMap::new();
         let manifest = config.manifest.as_ref().and_then(|path| {
             let document = load(&mut sources, path, diagnostics)?;
@@ -196,6 +199,9 @@ impl Loaded {
                 )),
                 Err(error) => diagnostics.report(unreadable(path, &error)),
             }
+        }
+        if let Some(at) = without.filter(|at| *at < errata.len()) {
+            errata.remove(at);
         }
         let open =
             |sources: &mut SourceMap, path: &Path, diagnostics: &mut Diagnostics| match config
@@ -248,26 +254,18 @@ impl Loaded {
         }
     }
 
-    /// Compiles the loaded files, without the erratum at index `without` if there is one.
-    fn compile(
-        &self,
-        config: &Config,
-        mut diagnostics: Diagnostics,
-        without: Option<usize>,
-    ) -> Compilation {
+    /// Compiles the loaded files.
+    fn compile(&self, config: &Config, mut diagnostics: Diagnostics) -> Compilation {
         let mut sources = self.sources.clone();
-        let mut errata = self.errata.clone();
-        if let Some(at) = without {
-            errata.remove(at);
-        }
-        self.report_unknown_documents(&errata, &mut diagnostics);
+        self.report_unknown_documents(&mut diagnostics);
         let span = |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
         check_settings(config, &span, &mut diagnostics);
         let mut inputs: Vec<ModuleInput> = Vec::new();
         for (module, files) in config.modules.iter().zip(&self.files) {
             let mut input = check_input(module, config, &inputs, &span, &mut diagnostics);
             let parse = |sources: &mut SourceMap, document: DocumentId, diagnostics: &mut _| {
-                let (text, mut parsed) = parse_document(sources, document, &errata, diagnostics);
+                let (text, mut parsed) =
+                    parse_document(sources, document, &self.errata, diagnostics);
                 parsed
                     .includes
                     .retain(|span| !files.has_found(document, sources.slice(*span)));
@@ -305,8 +303,8 @@ impl Loaded {
     }
 
     /// Reports errata that name a document of no module.
-    fn report_unknown_documents(&self, errata: &[Erratum], diagnostics: &mut Diagnostics) {
-        for erratum in errata {
+    fn report_unknown_documents(&self, diagnostics: &mut Diagnostics) {
+        for erratum in &self.errata {
             let known = self
                 .sources
                 .documents()

@@ -183,7 +183,10 @@ impl Search<'_> {
     /// Returns the lines of a document that include others.
     fn lines(&self, document: DocumentId) -> Vec<String> {
         let document = self.sources.document(document);
-        if document.prose_sections().is_some() || !document.text().contains("include") {
+        let mut errata = self.errata.iter();
+        let has_erratum = errata.any(|erratum| erratum.document == document.file_name());
+        let may_include = document.text().contains("include") || has_erratum;
+        if document.prose_sections().is_some() || !may_include {
             return Vec::new();
         }
         let mut sources = SourceMap::new();

@@ -170,6 +170,57 @@ fn an_include_for_rpcgen_is_part_of_the_document() {
     assert_eq!(names(&compile(&folder), 0), ["near", "unused", "user"]);
 }
 
+/// Returns the configuration of `a.x` in a folder with one erratum, which replaces `old` by `new`.
+fn with_erratum(a: &str, (line, old, new): (usize, &str, &str)) -> (Folder, Config) {
+    let errata = format!(
+        "[[erratum]]\ndocument = \"a.x\"\nline = {line}\nold = '''{old}'''\nnew = '''{new}'''\n\
+         reason = \"r\"\n"
+    );
+    let folder = Folder::new()
+        .with("a.x", a)
+        .with("b.x", "struct near { int a; };\n")
+        .with("errata.toml", errata);
+    let module = Module::new("a").document(folder.path("a.x"));
+    let config = Config::new()
+        .module(module)
+        .errata(folder.path("errata.toml"));
+    (folder, config)
+}
+
+/// A document is as an erratum makes it, also where it includes others.
+#[test]
+fn an_erratum_may_insert_an_include() {
+    for include in ["%#include \"b.h\"", "#include \"b.x\""] {
+        let new = format!("{include}\nconst A = 1;");
+        let a = "const A = 1;\nstruct user { near n; };\n";
+        let (_folder, config) = with_erratum(a, (1, "const A = 1;", &new));
+        assert_eq!(names(&config.check(), 0), ["A", "near", "user"]);
+    }
+}
+
+/// The files of a document without an erratum are those that it includes then.
+#[test]
+fn an_erratum_of_an_include_is_useful() {
+    let inactive = "#ifdef NEVER\n%#include \"b.h\"\n#endif\nstruct user { near n; };\n";
+    let twice = "#include \"b.x\"\nstruct near { int a; };\n";
+    let unused = "%#include \"b.h\"\nstruct user { int a; };\n";
+    for (a, erratum, useless) in [
+        (inactive, (1, "#ifdef", "#ifndef"), false),
+        (twice, (1, "#include \"b.x\"", ""), false),
+        (unused, (1, "%#include \"b.h\"", ""), true),
+    ] {
+        let (_folder, config) = with_erratum(a, erratum);
+        let found = xdrgen_build::useless_errata(&config);
+        let report = found.report(Style::Plain);
+        let expected: &[Code] = if useless {
+            &[Code::ErratumUseless]
+        } else {
+            &[]
+        };
+        assert_eq!(errors(&found), expected, "{report}");
+    }
+}
+
 /// Files may include each other, themselves, and one file twice.
 #[test]
 fn cyclic_and_repeated_includes() {
