@@ -353,3 +353,27 @@ fn names_in_rust_can_be_set() {
         assert!(report.contains(expected), "{report}");
     }
 }
+
+/// A document's own type precedes that of a prelude, in overlays as elsewhere.
+#[test]
+fn an_overlay_has_the_documents_own_type() {
+    use xdrgen_build::ir::{Primitive, Type};
+    for (own, expected) in [("", None), ("typedef hyper uint32;", Some("uint32"))] {
+        let xdr = format!("{own} const ONE = 1; struct c {{ unsigned int k; opaque d<>; }};");
+        let overlay = xdrgen_build::Overlay {
+            name: "Content".into(),
+            carrier: "c".into(),
+            code: "k".into(),
+            data: "d".into(),
+            cases: vec![("ONE".into(), "uint32".into())],
+            ..Default::default()
+        };
+        let module = Module::new("a").text("a.x", &xdr).overlay(overlay);
+        let checked = Config::new().module(module).check();
+        assert!(!checked.has_errors(), "{}", checked.report(Style::Plain));
+        let schema = checked.schema();
+        let expected = expected.map(|name| Type::Named(schema.find(name).expect(name)));
+        let expected = expected.unwrap_or(Type::Primitive(Primitive::U32));
+        assert_eq!(schema.modules[0].overlays[0].cases[0].ty, expected, "{xdr}");
+    }
+}

@@ -166,9 +166,11 @@ fn case(
             format!("the code `{constant}` is {number}, which does not fit in 32 bits"),
         );
     };
+    // A document's own type precedes that of a prelude.
+    let declared = context.symbols.lookup(context.inputs, module, content);
     let ty = match context.inputs[module].prelude(content) {
-        Some(primitive) => Type::Primitive(primitive),
-        None => Type::Named(ty(context, module, input, content)?),
+        Some(primitive) if declared.is_none() => Type::Primitive(primitive),
+        _ => Type::Named(ty(context, module, input, content)?),
     };
     Some(OverlayCase {
         constant: constant.to_owned(),
