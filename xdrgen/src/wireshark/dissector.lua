@@ -28,7 +28,9 @@ local lost = ProtoExpert.new(settings.protocol .. ".lost", "A part of the messag
     expert.group.REASSEMBLE, expert.severity.WARN)
 local truncated = ProtoExpert.new(settings.protocol .. ".truncated", "Not all was captured",
     expert.group.UNDECODED, expert.severity.WARN)
-proto.experts = { malformed, unread, cut, lost, truncated }
+local external = ProtoExpert.new(settings.protocol .. ".external", "Only its code knows this type",
+    expert.group.UNDECODED, expert.severity.NOTE)
+proto.experts = { malformed, unread, cut, lost, truncated, external }
 
 -- Which overlays decode opaque fields: 0 for all of them.
 local choices = { { 1, "all", 0 } }
@@ -47,7 +49,8 @@ local MAX_TREE_DEPTH = 200
 -- The longest Send that is reassembled.
 local MAX_MESSAGE = 16777216
 
--- The state of a decode: the bytes up to `stop`, the next offset, and what may still be used.
+-- The state of a decode: the bytes up to `stop`, the next offset, and what may still be used. With
+-- `ended`, nothing follows that can be decoded.
 
 local function fail(state, what, at)
     local path = table.concat(state.path, ".", 1, state.steps):gsub("%.%[", "[")
@@ -175,7 +178,8 @@ local function element(state, tree, slot, kind, deep, index)
         kind = kind.of
     end
     local k = kind.k == "named" and types[kind.t].k or kind.k
-    if k == "number" or k == "bool" or k == "enum" or k == "fixed" or k == "counted" then
+    if k == "number" or k == "bool" or k == "enum" or k == "fixed" or k == "counted"
+        or k == "external" then
         inner.f = slot.i
     end
     deeper(state, deep, tree, inner)
@@ -229,6 +233,16 @@ function kinds.fixed(state, tree, slot, kind)
     leaf(state, tree, slot, at, kind.n)
 end
 
+-- Where the value ends is not known, so that it may be all of the rest.
+function kinds.external(state, tree, slot)
+    local at = take(state, 4)
+    state.at, state.ended = state.stop, true
+    local item = leaf(state, tree, slot, at, state.stop - at)
+    if item then
+        item:add_proto_expert_info(external)
+    end
+end
+
 -- Returns where the content is, and its item.
 function kinds.counted(state, tree, slot, kind)
     local length = length_of(state, kind.max)
@@ -243,6 +257,9 @@ end
 function kinds.vector(state, tree, slot, kind)
     parent(state, tree, slot, nil, function(item)
         for index = 0, kind.n - 1 do
+            if state.ended then
+                break
+            end
             element(state, item, slot, kind.of, false, index)
         end
     end)
@@ -263,6 +280,9 @@ function kinds.array(state, tree, slot, kind)
             return
         end
         for index = 0, count - 1 do
+            if state.ended then
+                break
+            end
             element(state, item, slot, kind.of, kind.deep, index)
         end
     end)
@@ -271,7 +291,7 @@ end
 function kinds.list(state, tree, slot, kind)
     parent(state, tree, slot, nil, function(item)
         local count = 0
-        while truth(state) do
+        while not state.ended and truth(state) do
             charge(state, 1)
             element(state, item, slot, kind.of, kind.deep, count)
             count = count + 1
@@ -368,6 +388,9 @@ function kinds.struct(state, tree, slot, kind)
     parent(state, tree, slot, nil, function(item)
         local values = {}
         for at, field in ipairs(kind.f) do
+            if state.ended then
+                break
+            end
             enter(state, field.l)
             values[at] = read(state, item, field)
             leave(state)

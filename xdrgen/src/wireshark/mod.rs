@@ -3,7 +3,8 @@
 //!
 //! The script contains tables of the types and fields that a message can contain, and an
 //! interpreter of these tables, `dissector.lua`, which follows RFC 4506 and the [`ir`](crate::ir)
-//! as [`value`](crate::value) does.
+//! as [`value`](crate::value) does. A value of an external type, with all bytes after it, is shown
+//! as bytes: only its code in Rust knows its length.
 
 mod lua;
 mod tables;
@@ -102,7 +103,7 @@ impl Dissector {
 
     /// Distinguishes messages from those of other protocols by the value of a field. A message that
     /// has this value and cannot be decoded is shown as malformed. Without such a field, only bytes
-    /// that can be decoded are shown as a message.
+    /// that can be decoded, up to a value of an external type, are shown as a message.
     #[must_use]
     pub fn expect(mut self, field: impl Into<String>, value: u32) -> Self {
         self.expected.push((field.into(), value));
@@ -138,8 +139,9 @@ impl Dissector {
         if !letter || !protocol.chars().all(allowed) {
             return Err(DissectorError::Protocol(protocol));
         }
-        let TypeDefKind::Struct(fields) = &resolved(schema, root).1 else {
-            return Err(DissectorError::NotAStruct(self.message.clone()));
+        let fields = match resolved(schema, root) {
+            (id, TypeDefKind::Struct(fields)) if schema.ty(id).external.is_none() => fields,
+            _ => return Err(DissectorError::NotAStruct(self.message.clone())),
         };
         let expected = self.expected.iter().map(|(name, value)| {
             let offset = offset_of(schema, fields, name);

@@ -256,6 +256,7 @@ impl<'s> Builder<'s> {
     fn leaf(&self, ty: &Type) -> Leaf {
         match self.schema.resolve(ty) {
             resolved if is_empty(self.schema, resolved) => Leaf::Parent,
+            resolved if self.is_external(resolved) => Leaf::Opaque,
             Type::Primitive(primitive) => Leaf::Primitive(*primitive),
             Type::FixedOpaque(_) | Type::Opaque(_) => Leaf::Opaque,
             Type::String(_) => Leaf::String,
@@ -278,6 +279,11 @@ impl<'s> Builder<'s> {
         }
     }
 
+    /// Returns true for a type whose encoding only its code in Rust knows.
+    fn is_external(&self, ty: &Type) -> bool {
+        matches!(ty, Type::Named(id) if self.schema.ty(*id).external.is_some())
+    }
+
     fn is_enum(&self, id: TypeId) -> bool {
         matches!(self.schema.ty(id).kind, TypeDefKind::Enum(_))
     }
@@ -288,6 +294,9 @@ impl<'s> Builder<'s> {
         let resolved = schema.resolve(ty);
         if is_empty(schema, resolved) {
             return kind("empty", []);
+        }
+        if self.is_external(resolved) {
+            return kind("external", []);
         }
         match resolved {
             Type::Primitive(Primitive::Quadruple) => kind("fixed", [("n", LuaValue::Integer(16))]),

@@ -48,6 +48,29 @@ fn each_reachable_type_is_listed_once() {
     assert!(small.contains("one.one.yes") && !small.contains("chain"));
 }
 
+/// The encoding of a type of the configuration is not known: it is neither a struct nor empty.
+#[test]
+fn external_types_are_no_structs() {
+    let xdr = "struct m { int id; fh object; struct { fh first; } in; fh all<>; int more; };\n\
+               struct fh { opaque data<64>; };";
+    let config = Config::new().module(Module::new("m").text("m.x", xdr));
+    let compilation = config.extern_type("fh", "crate::Handle").check();
+    assert!(!compilation.has_errors(), "{:?}", compilation.diagnostics());
+    let lua = Dissector::new("m").generate(compilation.schema()).unwrap();
+    let (tables, _) = lua.split_once("-- Everything below").unwrap();
+    assert_eq!(tables.matches("k = \"external\"").count(), 3, "{tables}");
+    assert!(
+        tables.contains("\"m.m.object\", \"object\", \"bytes\""),
+        "{tables}"
+    );
+    assert!(
+        tables.contains("\"m.m.all.item\", \"all\", \"bytes\""),
+        "{tables}"
+    );
+    let root = Dissector::new("fh").generate(compilation.schema());
+    assert_eq!(root, Err(DissectorError::NotAStruct("fh".into())));
+}
+
 #[test]
 fn expected_field_needs_a_fixed_offset() {
     let message = Dissector::new("message");
