@@ -238,6 +238,7 @@ impl Loaded {
                 sources: &mut sources,
                 diagnostics,
                 load: &open,
+                exists: &|path| path.is_file() || config.edited_text(path).is_some(),
             };
             let modules = config.modules.iter().zip(&files);
             let names = |path: &str| module.uses.iter().any(|other| other.text == path);

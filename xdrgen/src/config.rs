@@ -167,8 +167,7 @@ impl Config {
     }
 
     /// Reads `content` in place of the file at `path`, whether it is a document or an included
-    /// file. An editor uses this for text that is not saved yet. A document need not exist as a
-    /// file; an included file must exist, because the search for it looks at the disk.
+    /// file. An editor uses this for text that is not saved yet. Neither need exist as a file.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};
@@ -207,9 +206,14 @@ impl Config {
     }
 }
 
-/// Returns the canonical path of a file, or the path itself if there is no such file.
-fn canonical(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+/// Returns the canonical path of a file. If there is no such file, canonicalizes its folder.
+pub(crate) fn canonical(path: &Path) -> PathBuf {
+    let whole = path.canonicalize().ok();
+    let by_folder = || {
+        let folder = path.parent()?.canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    whole.or_else(by_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// Describes a Rust module and the documents that it is compiled from.

@@ -13,6 +13,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
+use crate::config::canonical;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::Erratum;
 use crate::extract;
@@ -60,6 +61,8 @@ pub(crate) struct Search<'c> {
     pub(crate) diagnostics: &'c mut Diagnostics,
     /// Reads a file as a document.
     pub(crate) load: &'c Load<'c>,
+    /// Returns true for a file that exists, on disk or in an editor.
+    pub(crate) exists: &'c dyn Fn(&Path) -> bool,
 }
 
 /// A file that a document includes.
@@ -111,7 +114,7 @@ impl Search<'_> {
         let mut seen: HashSet<PathBuf> = theirs.collect();
         for (document, path) in &documents {
             files.documents.push(*document);
-            let canonical = path.as_ref().and_then(|path| path.canonicalize().ok());
+            let canonical = path.as_deref().map(canonical);
             seen.extend(canonical.clone());
             files.paths.extend(canonical);
         }
@@ -133,7 +136,7 @@ impl Search<'_> {
         seen: &mut HashSet<PathBuf>,
     ) -> Vec<Target> {
         let Target { path, depth, whole } = target;
-        let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let canonical = canonical(&path);
         if !seen.insert(canonical.clone()) {
             return Vec::new();
         }
@@ -210,7 +213,8 @@ impl Search<'_> {
         let beside = path.and_then(Path::parent).into_iter();
         let beside = beside.flat_map(|folder| [Some(folder.join(&xdr)), beside_of(folder, &xdr)]);
         let others = self.folders.iter().map(|folder| Some(folder.join(&xdr)));
-        beside.chain(others).flatten().find(|path| path.is_file())
+        let mut paths = beside.chain(others).flatten();
+        paths.find(|path| (self.exists)(path))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The current texts of the documents that are open in the editor. The keys are canonical paths
 //! (`uri::path`), and each buffer keeps the URI that the editor uses. `lines` of a buffer must be
 //! computed again after each change, because the next change of the same message refers to them.
-//! The caller invalidates the project.
+//! The caller invalidates the projects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

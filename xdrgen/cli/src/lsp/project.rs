@@ -35,8 +35,8 @@ pub(crate) struct Project {
     /// Whether the diagnostics of the current texts are not published yet. A request may cause a
     /// compilation before they are.
     is_stale: bool,
-    /// The published diagnostics, by the URI of their document.
-    pub(crate) published: BTreeMap<String, Value>,
+    /// The diagnostics to publish, by the URI of their document.
+    found: BTreeMap<String, Vec<Value>>,
 }
 
 impl Project {
@@ -45,7 +45,7 @@ impl Project {
             config,
             compilation: None,
             is_stale: true,
-            published: BTreeMap::new(),
+            found: BTreeMap::new(),
         }
     }
 
@@ -59,9 +59,23 @@ impl Project {
         self.is_stale = true;
     }
 
-    /// Records that the diagnostics are published.
-    pub(crate) fn set_published(&mut self) {
+    /// Records that the text of a document has changed, which the project may include.
+    pub(crate) fn change(&mut self, path: &Path) {
+        let compilation = self.compilation.as_ref();
+        if compilation.is_none_or(|compilation| document(compilation, path).is_some()) {
+            self.invalidate();
+        }
+    }
+
+    /// Sets the diagnostics of the current texts.
+    pub(crate) fn set_found(&mut self, found: BTreeMap<String, Vec<Value>>) {
+        self.found = found;
         self.is_stale = false;
+    }
+
+    /// Returns the diagnostics that were set last.
+    pub(crate) fn found(&self) -> &BTreeMap<String, Vec<Value>> {
+        &self.found
     }
 
     /// Replaces the settings.

@@ -2,9 +2,10 @@
 //! belong together, `buffers` has the texts, and `answers` renders the results.
 //!
 //! Each open document has a key, and each key has a project. A project ends when its last open
-//! document is closed. A change of a text must invalidate the project of that document, which
-//! compiles again on the next request or `refresh`. Only changed diagnostics are published; the
-//! editor keeps the others.
+//! document is closed. A change of a text must invalidate each project that contains or includes
+//! the document: it compiles again on the next request or `refresh`. A document that is opened or
+//! closed may be one that any project waits for, or no longer finds. The diagnostics of a document
+//! are those of all projects. Only changed ones are published; the editor keeps the others.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,8 +33,10 @@ pub(crate) struct Server {
     /// The project of each open document.
     keys: BTreeMap<PathBuf, ProjectKey>,
     projects: BTreeMap<ProjectKey, Project>,
-    /// Notifications for the editor, from documents that were closed.
-    outgoing: Vec<(&'static str, Value)>,
+    /// Whether a project has ended since the last publication.
+    has_ended: bool,
+    /// The published diagnostics, by the URI of their document.
+    published: BTreeMap<String, Value>,
 }
 
 const PUBLISH: &str = "textDocument/publishDiagnostics";
@@ -45,13 +48,14 @@ impl Server {
             buffers: Buffers::default(),
             keys: BTreeMap::new(),
             projects: BTreeMap::new(),
-            outgoing: Vec::new(),
+            has_ended: false,
+            published: BTreeMap::new(),
         }
     }
 
     /// Returns true if [`Self::refresh`] has something to do.
     pub(crate) fn is_stale(&self) -> bool {
-        !self.outgoing.is_empty() || self.projects.values().any(Project::is_stale)
+        self.has_ended || self.projects.values().any(Project::is_stale)
     }
 
     /// Handles a notification. Unknown and malformed notifications are ignored.
@@ -62,6 +66,7 @@ impl Server {
                     let (uri, version, text) =
                         (text_document.uri, text_document.version, text_document.text);
                     let path = self.buffers.open(uri, version, text);
+                    self.invalidate_all();
                     self.assign(&path);
                 }
             }
@@ -129,7 +134,7 @@ impl Server {
 
     /// Checks the changed projects, and returns the diagnostics that were not published yet.
     pub(crate) fn refresh(&mut self) -> Vec<(&'static str, Value)> {
-        let mut outgoing = std::mem::take(&mut self.outgoing);
+        self.has_ended = false;
         for (key, project) in &mut self.projects {
             if !project.is_stale() {
                 continue;
@@ -138,16 +143,12 @@ impl Server {
             let Some((path, _)) = open.next() else {
                 continue;
             };
-            project.set_published();
             let compilation = project.compilation(&self.buffers);
             let found = answers::diagnostics(compilation, &self.buffers, path);
-            let found = found
-                .into_iter()
-                .map(|(uri, list)| (uri, Value::Array(list)));
-            let found: BTreeMap<String, Value> = found.collect();
-            outgoing.extend(publications(&mut project.published, found, &self.buffers));
+            project.set_found(found);
         }
-        outgoing
+        let found = merged(self.projects.values().map(Project::found));
+        publications(&mut self.published, found, &self.buffers)
     }
 
     /// Returns the project of an open document.
@@ -178,11 +179,15 @@ impl Server {
         } = change;
         let path = uri::path(&text_document.uri);
         let version = text_document.version;
-        if self.buffers.change(&path, version, content_changes)
-            && let Some((project, _)) = self.project(&path)
-        {
-            project.invalidate();
+        if self.buffers.change(&path, version, content_changes) {
+            for project in self.projects.values_mut() {
+                project.change(&path);
+            }
         }
+    }
+
+    fn invalidate_all(&mut self) {
+        self.projects.values_mut().for_each(Project::invalidate);
     }
 
     /// Finds the project of a document that was opened.
@@ -197,29 +202,22 @@ impl Server {
         }
     }
 
-    /// Removes a document. Closing the last open document of a project ends the project and removes
-    /// its diagnostics.
+    /// Removes a document. Closing the last open document of a project ends the project.
     fn close(&mut self, path: &Path) {
         self.buffers.close(path);
-        let Some(key) = self.keys.remove(path) else {
-            return;
-        };
-        if self.keys.values().any(|other| *other == key) {
-            if let Some(project) = self.projects.get_mut(&key) {
-                project.invalidate();
-            }
-            return;
+        if self.keys.remove(path).is_some() {
+            self.end_unused();
+            self.invalidate_all();
         }
-        self.end(&key);
     }
 
-    /// Ends a project, and removes its diagnostics from the editor.
-    fn end(&mut self, key: &ProjectKey) {
-        if let Some(mut project) = self.projects.remove(key) {
-            let none = BTreeMap::new();
-            let removed = publications(&mut project.published, none, &self.buffers);
-            self.outgoing.extend(removed);
-        }
+    /// Ends the projects without an open document.
+    fn end_unused(&mut self) {
+        let before = self.projects.len();
+        let keys = &self.keys;
+        let is_used = |key: &ProjectKey| keys.values().any(|used| used == key);
+        self.projects.retain(|key, _| is_used(key));
+        self.has_ended |= self.projects.len() < before;
     }
 
     /// Finds the project of every open document again, and checks all projects.
@@ -228,14 +226,7 @@ impl Server {
         for path in paths {
             self.assign(&path);
         }
-        let ended = self.projects.keys().filter(|key| {
-            let mut used = self.keys.values();
-            !used.any(|other| other == *key)
-        });
-        let ended: Vec<ProjectKey> = ended.cloned().collect();
-        for key in ended {
-            self.end(&key);
-        }
+        self.end_unused();
     }
 
     /// Returns the edit that formats a document of plain XDR; null for other documents, and for a
@@ -256,6 +247,30 @@ impl Server {
             }
         }
     }
+}
+
+/// Returns the diagnostics of each document in several projects, each of them once.
+fn merged<'p>(
+    projects: impl Iterator<Item = &'p BTreeMap<String, Vec<Value>>>,
+) -> BTreeMap<String, Value> {
+    let mut merged: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for (uri, list) in projects.flatten() {
+        let all = merged.entry(uri.clone()).or_default();
+        if all.is_empty() {
+            all.clone_from(list);
+            continue;
+        }
+        let new: Vec<Value> = list
+            .iter()
+            .filter(|found| !all.contains(found))
+            .cloned()
+            .collect();
+        all.extend(new);
+    }
+    let merged = merged.into_iter();
+    merged
+        .map(|(uri, list)| (uri, Value::Array(list)))
+        .collect()
 }
 
 /// Returns the notifications that replace the diagnostics `published` by `found`, and stores

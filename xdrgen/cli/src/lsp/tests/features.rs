@@ -251,6 +251,104 @@ fn an_included_file_is_read_as_it_is_edited() {
     );
 }
 
+/// Returns the number of errors of a document.
+fn errors(session: &Session, uri: &str) -> usize {
+    let found = session.found(uri);
+    let found = found.as_array().expect("a list").iter();
+    found.filter(|found| found["severity"] == 1).count()
+}
+
+/// A document that includes others is checked again whenever one of them changes.
+#[test]
+fn an_including_document_follows_the_included_one() {
+    for include in ["#include \"types.x\"\n", "%#include \"types.h\"\n"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let point = "struct point { int x; };\n";
+        let types = write(folder.path(), "types.x", point);
+        let line = write(folder.path(), "line.x", "");
+        let mut session = Session::new();
+        session.open(
+            &line,
+            &format!("{include}struct line {{ point ends[2]; }};\n"),
+        );
+        session.open(&types, point);
+        session.refresh();
+        assert_eq!(errors(&session, &line), 0);
+        session.change(&types, 2, json!([{ "text": "struct pojnt { int x; };\n" }]));
+        session.refresh();
+        assert_eq!(errors(&session, &line), 1);
+        // Nothing is saved, so that the file is as before.
+        session.close(&types);
+        session.refresh();
+        assert_eq!(errors(&session, &line), 0);
+        session.open(&types, "struct pojnt { int x; };\n");
+        session.refresh();
+        assert_eq!(errors(&session, &line), 1);
+    }
+}
+
+/// A new file is found when it is opened, also before it is saved.
+#[test]
+fn an_including_document_finds_a_new_file() {
+    for saved in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let line = write(folder.path(), "line.x", "");
+        let mut session = Session::new();
+        session.open(
+            &line,
+            "%#include \"types.h\"\nstruct line { point ends[2]; };\n",
+        );
+        session.refresh();
+        assert_eq!(session.found(&line)[0]["code"], "undefined-type");
+        let types = uri::of(&uri::canonical(&folder.path().join("types.x")));
+        if saved {
+            write(folder.path(), "types.x", "");
+        }
+        session.open(&types, "struct pojnt { int x; };\n");
+        session.refresh();
+        assert_eq!(session.found(&line)[0]["code"], "undefined-type");
+        session.change(&types, 2, json!([{ "text": "struct point { int x; };\n" }]));
+        session.refresh();
+        assert_eq!(session.found(&line), json!([]), "saved: {saved}");
+        let definition = session.at("definition", &line, 1, 15);
+        assert_eq!(definition["uri"], types);
+        session.close(&types);
+        session.refresh();
+        assert_eq!(session.found(&line)[0]["code"], "undefined-type");
+    }
+}
+
+/// A document may be of several projects: it has the diagnostics of each, once.
+#[test]
+fn a_document_has_the_diagnostics_of_all_projects() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let types = write(folder.path(), "types.x", "");
+    let line = write(folder.path(), "line.x", "");
+    let mut session = Session::new();
+    let codes = |session: &mut Session| -> Vec<String> {
+        session.refresh();
+        let found = session.found(&types);
+        let found = found.as_array().expect("a list").iter();
+        let mut codes: Vec<_> = found.map(|found| found["code"].to_string()).collect();
+        codes.sort();
+        codes
+    };
+    session.open(&types, "struct line { lost y; };\n");
+    assert_eq!(codes(&mut session), ["\"undefined-type\""]);
+    let text = "#include \"types.x\"\nstruct line { int a; };\n";
+    session.open(&line, text);
+    let both = ["\"duplicate-definition\"", "\"undefined-type\""];
+    assert_eq!(codes(&mut session), both);
+    session.change(&types, 2, json!([{ "text": "struct line { int y; };\n" }]));
+    assert_eq!(codes(&mut session), both[..1]);
+    session.close(&line);
+    assert_eq!(codes(&mut session), [""; 0]);
+    session.open(&line, text);
+    assert_eq!(codes(&mut session), both[..1]);
+    session.close(&types);
+    assert_eq!(codes(&mut session), [""; 0], "the file is empty");
+}
+
 #[test]
 fn malformed_messages_are_rejected() {
     let mut session = of(A, POINTS);
