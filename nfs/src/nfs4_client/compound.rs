@@ -224,7 +224,7 @@ impl<'a> Nfs4Compound<'a> {
 
     /// Checks that the results match the operations after SEQUENCE: all of them, or those up to the
     /// one that failed.
-    pub(super) fn check(&self, reply: owned::Compound4res) -> Result<Nfs4Results, Nfs4Error> {
+    pub(super) fn check(&self, reply: owned::Compound4res) -> Result<Nfs4Outcome, Nfs4Error> {
         let owned::Compound4res {
             status, resarray, ..
         } = reply;
@@ -235,17 +235,26 @@ impl<'a> Nfs4Compound<'a> {
         let operation = last.unwrap_or(NfsOpnum4::Sequence);
         // OP_ILLEGAL replaces an operation that the server does not know.
         let is_illegal = operation == NfsOpnum4::Illegal && status == Nfsstat4::OpIllegal;
-        match status {
-            Nfsstat4::Ok if fits && resarray.len() == self.operations.len() => {
-                let mut results = resarray.into_iter();
-                results.next();
-                Ok(Nfs4Results(results))
-            }
-            Nfsstat4::Ok => Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
+        let end = match status {
+            Nfsstat4::Ok if fits && resarray.len() == self.operations.len() => Ok(()),
+            Nfsstat4::Ok => return Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
             status if fits || is_illegal => Err(Nfs4Error::Status { operation, status }),
-            _ => Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
-        }
+            _ => return Err(Nfs4Error::fault(operation, Nfs4Fault::Results)),
+        };
+        let mut results = resarray.into_iter();
+        results.next();
+        let results = Nfs4Results(results);
+        Ok(Nfs4Outcome { results, end })
     }
+}
+
+/// The outcome of a COMPOUND that the server has begun to execute.
+#[derive(Debug)]
+pub(super) struct Nfs4Outcome {
+    /// The results of the operations, up to the one that failed.
+    pub(super) results: Nfs4Results,
+    /// The error of the last operation, if it failed.
+    pub(super) end: Result<(), Nfs4Error>,
 }
 
 impl Default for Nfs4Compound<'_> {

@@ -10,7 +10,7 @@ use oncrpc::xdr::Opaque;
 
 use super::attributes::{MASK, MAX_VALUES, Nfs4Attributes, Nfs4SetAttributes};
 use super::callbacks::Nfs4Callbacks;
-use super::compound::{Nfs4Compound, take};
+use super::compound::{Nfs4Compound, Nfs4Outcome, take};
 use super::error::Nfs4Error;
 use super::files::Nfs4Client;
 use crate::nfs4::{
@@ -93,14 +93,19 @@ pub struct Nfs4Delegation {
 /// with the name of a user.
 const OPEN_RESULTS: u32 = 16 + 20 + 4 + 16 + 2048;
 
+/// The maximum bytes of the results of CLOSE, a stateid, and of DELEGRETURN, nothing.
+const END_RESULTS: u32 = 16;
+
 impl<T: AsyncTransport> Nfs4Client<T> {
     /// Opens a file in a directory (OPEN, GETFH, GETATTR). Each open has its own open-owner, so
     /// that two opens of one file are closed independently.
     ///
     /// # Errors
-    /// Fails as OPEN does. If the outcome is unknown, if the future is dropped, or if an operation
-    /// after OPEN fails, the server may hold an open that nothing closes, and a delegation whose
-    /// recall is refused: both end with the client id, and the delegation when it is revoked.
+    /// Fails as OPEN, GETFH and GETATTR do. If one of the latter two fails, the file is closed again,
+    /// and its delegation returned. If the outcome of OPEN is unknown, if the future is dropped, or
+    /// if that CLOSE or DELEGRETURN fails, the server may hold an open that nothing closes, and a
+    /// delegation whose recall is refused: both end with the client id, and the delegation when it
+    /// is revoked.
     pub async fn open(
         &self,
         dir: &owned::NfsFh4,
@@ -134,23 +139,60 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let (callbacks, client) = self.callbacks();
         // Until the delegation is known, the reply to its recall is NFS4ERR_DELAY.
         let opening = callbacks.begin_open(client);
-        let mut results = self.session().compound(request).await?;
-        let open = take!(results, Open, owned::NfsResop4::Open(owned::Open4res::Ok(ok)) => *ok)?;
-        let handle = super::files::handle(&mut results)?;
-        let delegation = delegation(open.delegation);
-        let attributes = super::files::attributes(&mut results);
+        let Nfs4Outcome { mut results, end } = self.session().execute(request).await?;
+        let open = take!(results, Open, owned::NfsResop4::Open(owned::Open4res::Ok(ok)) => *ok);
+        let open = match end {
+            // OPEN failed, or an operation before it.
+            Err(error) if open.is_err() => return Err(error),
+            _ => open?,
+        };
+        let (stateid, delegation) = (open.stateid, delegation(open.delegation));
+        let handle = super::files::handle(&mut results);
+        let attributes = end.and_then(|()| super::files::attributes(&mut results));
+        let (handle, attributes) = match (handle, attributes) {
+            (Ok(handle), Ok(attributes)) => (handle, attributes),
+            (Ok(handle), Err(error)) => {
+                self.undo_open(Ok(&handle), stateid, delegation).await;
+                return Err(error);
+            }
+            (Err(fault), attributes) => {
+                self.undo_open(Err((dir, name)), stateid, delegation).await;
+                return Err(attributes.err().unwrap_or(fault));
+            }
+        };
         if let Some(given) = &delegation {
-            let found = attributes.as_ref().copied().unwrap_or_default();
-            let written = given.is_write.then_some(found);
+            let written = given.is_write.then_some(attributes);
             callbacks.add_delegation(client, &given.stateid, handle.clone(), written);
         }
         drop(opening);
         Ok(Nfs4OpenFile {
             handle,
-            stateid: open.stateid,
+            stateid,
             delegation,
-            attributes: attributes?,
+            attributes,
         })
+    }
+
+    /// Ends what an OPEN has left on the server whose other results are missing. Without the handle
+    /// of the file, uses its name: if another file has the name now, the server rejects the
+    /// stateids.
+    async fn undo_open(
+        &self,
+        file: Result<&owned::NfsFh4, (&owned::NfsFh4, &[u8])>,
+        stateid: Stateid4,
+        delegation: Option<Nfs4Delegation>,
+    ) {
+        let returned = delegation.map(|given| give_back(given.stateid));
+        for operation in [close(stateid)].into_iter().chain(returned) {
+            let mut request = Nfs4Compound::new();
+            match file {
+                Ok(handle) => request.put_handle(handle.as_borrowed()),
+                Err((dir, name)) => request.put_handle(dir.as_borrowed()).lookup(name),
+            };
+            request.add(operation, END_RESULTS);
+            // The caller reports the error of the OPEN.
+            let _ = self.session().compound(request).await;
+        }
     }
 
     /// Closes a file (CLOSE), and keeps its delegation.
@@ -158,11 +200,7 @@ impl<T: AsyncTransport> Nfs4Client<T> {
     /// # Errors
     /// Fails as CLOSE does.
     pub async fn close(&self, file: &Nfs4OpenFile) -> Result<(), Nfs4Error> {
-        let args = Close4args {
-            seqid: 0,
-            open_stateid: file.stateid,
-        };
-        self.on(file.handle.as_borrowed(), NfsArgop4::Close(args), 16)
+        self.on(file.handle.as_borrowed(), close(file.stateid), END_RESULTS)
             .await
     }
 
@@ -176,9 +214,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         file: &owned::NfsFh4,
         deleg_stateid: Stateid4,
     ) -> Result<(), Nfs4Error> {
-        let args = Delegreturn4args { deleg_stateid };
         let result = self
-            .on(file.as_borrowed(), NfsArgop4::Delegreturn(args), 0)
+            .on(file.as_borrowed(), give_back(deleg_stateid), END_RESULTS)
             .await;
         self.forget(result, &deleg_stateid)
     }
@@ -281,6 +318,17 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         request.put_handle(object).add(operation, max_results);
         self.session().compound(request).await.map(|_| ())
     }
+}
+
+fn close(open_stateid: Stateid4) -> NfsArgop4<'static> {
+    NfsArgop4::Close(Close4args {
+        seqid: 0,
+        open_stateid,
+    })
+}
+
+fn give_back(deleg_stateid: Stateid4) -> NfsArgop4<'static> {
+    NfsArgop4::Delegreturn(Delegreturn4args { deleg_stateid })
 }
 
 fn delegation(given: owned::OpenDelegation4) -> Option<Nfs4Delegation> {

@@ -15,7 +15,7 @@ use oncrpc::{AsyncTransport, Call, CallOptions, Execution, ReplyLimits, Transpor
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::callbacks::{BACK_OPERATIONS, BACK_SLOTS, Nfs4Callbacks};
-use super::compound::{Nfs4Compound, Nfs4Results, take};
+use super::compound::{Nfs4Compound, Nfs4Outcome, Nfs4Results, take};
 use super::config::Nfs4Config;
 use super::error::{Nfs4Error, Nfs4Fault};
 use super::slots::{SlotLease, SlotTable};
@@ -144,20 +144,37 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     ///
     /// # Errors
     /// Returns the status of the failed operation. The operations before it were executed.
-    pub async fn compound(&self, mut request: Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
+    pub async fn compound(&self, request: Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
+        let Nfs4Outcome { results, end } = self.execute(request).await?;
+        end.map(|()| results)
+    }
+
+    /// Sends a COMPOUND, and returns the results up to the operation that failed.
+    ///
+    /// # Errors
+    /// Fails if no operation after SEQUENCE was executed, or if this is unknown.
+    pub(super) async fn execute(
+        &self,
+        mut request: Nfs4Compound<'_>,
+    ) -> Result<Nfs4Outcome, Nfs4Error> {
         let mut attempts = 1;
         loop {
             // Before the COMPOUND: its caller does not wait for this after the reply has arrived.
             self.restore_back_channel().await;
             let binds = self.binds();
-            match self.send(&mut request).await {
-                Err(error)
-                    if attempts < ATTEMPTS && self.may_repeat(&error, &request, binds).await =>
-                {
-                    attempts += 1;
-                }
-                result => return result,
+            let outcome = self.send(&mut request).await;
+            let error = match &outcome {
+                Ok(outcome) => outcome.end.as_ref().err(),
+                Err(error) => Some(error),
+            };
+            let may_repeat = match error {
+                Some(error) if attempts < ATTEMPTS => self.may_repeat(error, &request, binds).await,
+                _ => false,
+            };
+            if !may_repeat {
+                return outcome;
             }
+            attempts += 1;
         }
     }
 
@@ -178,7 +195,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    async fn send(&self, request: &mut Nfs4Compound<'_>) -> Result<Nfs4Results, Nfs4Error> {
+    async fn send(&self, request: &mut Nfs4Compound<'_>) -> Result<Nfs4Outcome, Nfs4Error> {
         let mut lease = self.slots.lease().await;
         if lease.is_in_doubt {
             let settled = self.settle(&mut lease).await;

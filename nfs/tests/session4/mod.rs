@@ -250,6 +250,31 @@ fn a_delegation_is_recalled_over_the_same_connection() {
     });
 }
 
+/// Nobody else could close it, and a recall of its delegation would be refused.
+#[test]
+fn a_file_without_handle_or_attributes_is_closed_again() {
+    run(async {
+        let world = Carrier::Loopback.world(4).await;
+        let (nfs, server) = (&world.nfs, &world.server);
+        server.add_file("file", b"content");
+        let open = || nfs.open(nfs.root(), b"file", Nfs4Open::READ);
+        for (trick, status) in [
+            (Trick::FailsGetfh, Some(Nfsstat4::Delay)),
+            (Trick::FailsGetattr, Some(Nfsstat4::Delay)),
+            (Trick::OtherAttributes, None),
+        ] {
+            server.play(trick);
+            assert_eq!(open().await.unwrap_err().status(), status, "{trick:?}");
+            let left = (server.opens(), server.is_delegated("file"));
+            assert_eq!(left, (0, false), "{trick:?}");
+        }
+        let file = open().await.unwrap();
+        assert!(file.delegation.is_some());
+        nfs.close(&file).await.unwrap();
+        assert_eq!(server.opens(), 0);
+    });
+}
+
 /// RFC 8881, section 20.9.3.
 #[test]
 fn the_back_channel_executes_a_call_once() {

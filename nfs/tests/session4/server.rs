@@ -43,6 +43,11 @@ pub enum Trick {
     FewerResults,
     OtherResults,
     MoreData,
+    /// Executes a COMPOUND, and replies as if its GETFH or GETATTR had failed.
+    FailsGetfh,
+    FailsGetattr,
+    /// Returns attributes that the client has not requested.
+    OtherAttributes,
 }
 
 #[derive(Clone, Default)]
@@ -57,6 +62,8 @@ struct State {
     changes: HashMap<Vec<u8>, u64>,
     /// Files with a delegation, and their delegations.
     delegations: HashMap<Vec<u8>, (Stateid4, Sessionid4)>,
+    /// The files that are open, by the stateids of the opens.
+    opens: HashMap<[u8; 12], Vec<u8>>,
     next: u64,
     /// How often each non-idempotent operation was executed.
     executed: HashMap<(Sessionid4, u32, u32), u32>,
@@ -136,6 +143,11 @@ impl Server {
 
     pub fn is_delegated(&self, name: &str) -> bool {
         self.state().delegations.contains_key(name.as_bytes())
+    }
+
+    /// Returns how many files are open.
+    pub fn opens(&self) -> usize {
+        self.state().opens.len()
     }
 
     /// Returns the slots of the COMPOUNDs since the last call.
@@ -281,10 +293,34 @@ impl Service for Server {
                     ok.data = vec![1; ok.data.len() + 1].into();
                 }
             }
+            Some(Trick::FailsGetfh) => {
+                let failed = Getfh4res::Default(Status::Delay);
+                end_with(&mut reply, Res::Getfh(Box::new(failed)));
+            }
+            Some(Trick::FailsGetattr) => {
+                end_with(
+                    &mut reply,
+                    Res::Getattr(Getattr4res::Default(Status::Delay)),
+                );
+            }
+            Some(Trick::OtherAttributes) => {
+                if let Some(Res::Getattr(Getattr4res::Ok(ok))) = reply.resarray.last_mut() {
+                    ok.obj_attributes.attrmask = vec![u32::MAX];
+                }
+            }
             None => {}
         }
         Ok(reply.into())
     }
+}
+
+/// Replaces the result of an operation by that of a failure, with which the reply ends.
+fn end_with(reply: &mut Compound4res, failed: Res) {
+    let is_same = |result: &Res| result.resop() == failed.resop();
+    let at = reply.resarray.iter().position(is_same).unwrap();
+    reply.resarray.truncate(at);
+    reply.resarray.push(failed);
+    reply.status = Status::Delay;
 }
 
 impl State {
@@ -520,7 +556,15 @@ impl State {
                 (done.0, Res::Getattr(Getattr4res::Ok(ok)))
             }
             Op::Open(args) => self.open(sequence, current, args),
-            Op::Close(args) => (done.0, Res::Close(Close4res::Ok(args.open_stateid))),
+            Op::Close(args) => {
+                let closed = args.open_stateid;
+                if self.opens.get(&closed.other) == Some(current) {
+                    self.opens.remove(&closed.other);
+                    return (done.0, Res::Close(Close4res::Ok(closed)));
+                }
+                let status = Status::BadStateid;
+                (status, Res::Close(Close4res::Default(status)))
+            }
             Op::Read(args) => {
                 let file = self.files.get(current).map_or(&[][..], Vec::as_slice);
                 let rest = file
@@ -630,6 +674,7 @@ impl State {
         }
         *current = name.to_vec();
         let stateid = self.stateid();
+        self.opens.insert(stateid.other, name.to_vec());
         let delegation = self.delegate(sequence.sa_sessionid, name, args.share_access);
         let ok = Open4resok {
             stateid,
