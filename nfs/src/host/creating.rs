@@ -1,7 +1,8 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
 //!
 //! An object is created as its caller under the lock of the directory, gets its remaining
-//! attributes (`setting`), and is reported after the directory is on stable storage (`finish`). The
+//! attributes (`setting`), and is reported after the directory is on stable storage (`finish`). A
+//! file that exists gets its new size under its own lock, too (`resize`). The
 //! times of a file store the verifier of an exclusive create, also over a restart. Work in place
 //! must call `takes_long` before it creates the object: its repetition on a worker would find the
 //! object.
@@ -71,6 +72,17 @@ fn has_verifier(stat: &Stat, verifier: [u8; 8]) -> bool {
         && size(stat) == 0
 }
 
+/// What a CREATE did under the lock of the directory.
+enum Made {
+    Object(Object),
+    /// Nothing: the file exists, and its size is set under its own lock, too.
+    ToResize {
+        dir: ObjectFd,
+        file: ObjectFd,
+        size: u64,
+    },
+}
+
 fn mode_or(new: &Sattr3, default: u32) -> Mode {
     let mode = match new.mode {
         SetMode3::True(mode) => mode & 0o7777,
@@ -127,23 +139,78 @@ impl Tree {
             // The size is set after the creation, which must not happen again.
             takes_long()?;
         }
-        self.change(dir, wcc, |dir| {
-            dir.check_directory()?;
-            for _ in 0..MAX_TRIES {
-                let made = match how {
-                    Createhow3::Unchecked(new) => self.create_unchecked(caller, dir, name, new),
-                    Createhow3::Guarded(new) => self.create_new(caller, dir, name, new),
-                    Createhow3::Exclusive(verifier) => {
-                        self.create_exclusive(caller, dir, name, *verifier)
-                    }
-                };
-                match made {
-                    // The object existed, and was removed in between.
-                    Err(Nfsstat3::Noent) => {}
-                    made => return self.finish(dir, &made?),
+        for _ in 0..MAX_TRIES {
+            let made = self.change(dir, wcc, |dir| {
+                dir.check_directory()?;
+                self.create_one(caller, (dir, name), how)
+            });
+            let made = match made {
+                Ok(Made::Object(object)) => Ok(object),
+                Ok(Made::ToResize { dir, file, size }) => {
+                    self.resize(caller, (&dir, name), (&file, size), wcc)
                 }
+                Err(error) => Err(error),
+            };
+            match made {
+                // The object existed, and its name was removed or replaced in between.
+                Err(Nfsstat3::Noent) => {}
+                made => return made,
             }
-            Err(Nfsstat3::Jukebox)
+        }
+        Err(Nfsstat3::Jukebox)
+    }
+
+    /// Creates a file under the lock of its directory.
+    fn create_one(
+        &self,
+        caller: &Caller,
+        (dir, name): (&ObjectFd, &[u8]),
+        how: &Createhow3,
+    ) -> FsResult<Made> {
+        let made = match how {
+            Createhow3::Unchecked(new) => match self.create_new(caller, dir, name, new) {
+                Err(Nfsstat3::Exist) => {
+                    let file = self.existing(caller, dir, name)?;
+                    let file = file.file().map_err(|_| Nfsstat3::Exist)?;
+                    if let SetSize3::True(size) = new.size {
+                        let dir = dir.clone();
+                        return Ok(Made::ToResize { dir, file, size });
+                    }
+                    file
+                }
+                made => made?,
+            },
+            Createhow3::Guarded(new) => self.create_new(caller, dir, name, new)?,
+            Createhow3::Exclusive(verifier) => {
+                self.create_exclusive(caller, dir, name, *verifier)?
+            }
+        };
+        self.finish(dir, &made).map(Made::Object)
+    }
+
+    /// Sets the size of the file that a name in a directory belongs to, under the locks of both.
+    /// Fails with NFS3ERR_NOENT if the name belongs to another object now.
+    fn resize(
+        &self,
+        caller: &Caller,
+        (dir, name): (&ObjectFd, &[u8]),
+        (file, size): (&ObjectFd, u64),
+        wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        // The results have no place for the attributes of the file before the change.
+        let mut of_file = Wcc::default();
+        self.change_both((dir, wcc), (file, &mut of_file), || {
+            let found = self.existing(caller, dir, name)?;
+            if found.id() != file.id() {
+                return Err(Nfsstat3::Noent);
+            }
+            if size > self.max_size {
+                return Err(Nfsstat3::Fbig);
+            }
+            self.set_size(caller, file, size)?;
+            self.sync_change(file)?;
+            let resized = ObjectFd::new(file.fd.clone()).map_err(status)?;
+            self.finish(dir, &resized)
         })
     }
 
@@ -200,30 +267,6 @@ impl Tree {
     fn existing(&self, caller: &Caller, dir: &ObjectFd, name: &[u8]) -> FsResult<ObjectFd> {
         let found = self.identity.run_as(caller, || self.child(dir, name))?;
         found.map_err(lookup_status)
-    }
-
-    fn create_unchecked(
-        &self,
-        caller: &Caller,
-        dir: &ObjectFd,
-        name: &[u8],
-        new: &Sattr3,
-    ) -> FsResult<ObjectFd> {
-        match self.create_new(caller, dir, name, new) {
-            Err(Nfsstat3::Exist) => {}
-            made => return made,
-        }
-        let found = self.existing(caller, dir, name)?;
-        let file = found.file().map_err(|_| Nfsstat3::Exist)?;
-        if let SetSize3::True(size) = new.size {
-            if size > self.max_size {
-                return Err(Nfsstat3::Fbig);
-            }
-            self.set_size(caller, &file, size)?;
-            self.sync_change(&file)?;
-            return ObjectFd::new(file.fd).map_err(status);
-        }
-        Ok(file)
     }
 
     fn create_exclusive(

@@ -35,6 +35,15 @@ impl Locks {
         done
     }
 
+    /// Returns true if work waits for exclusive access to an object that other work has.
+    #[cfg(test)]
+    pub(super) fn is_awaited(&self, id: Id) -> bool {
+        let all = lock(&self.0);
+        // The map has one reference, and each work has one.
+        all.get(&id)
+            .is_some_and(|mutex| Arc::strong_count(mutex) > 2)
+    }
+
     /// Runs work with exclusive access to two objects.
     pub(super) fn with_both<T>(
         &self,

@@ -18,7 +18,7 @@ use crate::directory::DirList;
 use crate::file_system::{DirOp, FileSystem as _, FsResult, Written};
 use crate::handle::FileHandle;
 use crate::name::Name;
-use crate::nfs3::{Createhow3, Nfsstat3, Sattr3, StableHow};
+use crate::nfs3::{Createhow3, Nfsstat3, Sattr3, SetSize3, StableHow};
 use crate::wcc::Wcc;
 
 /// A directory that is served to the user of this process.
@@ -143,6 +143,38 @@ async fn a_failed_directory_sync_is_an_error() {
     assert_eq!(served.remove(b"file").await, Err(Nfsstat3::Io));
     served.fail(0);
     assert!(!served.dir.path().join("file").exists());
+}
+
+/// Otherwise the change of the size could be between the attributes before and after another change
+/// of the file, whose client would take it for its own.
+#[tokio::test]
+async fn a_create_that_sets_the_size_of_a_file_waits_for_other_changes_of_it() {
+    let served = TestHost::new();
+    let file = served.create(b"file").await.unwrap();
+    served.write(&file, StableHow::FileSync).await.unwrap();
+    let (tree, root) = (&served.host.tree, served.host.root());
+    let id = tree.resolve(&file).unwrap().id();
+    let create = || {
+        let how = Createhow3::Unchecked(Sattr3 {
+            size: SetSize3::True(0),
+            ..Sattr3::UNSET
+        });
+        tree.create(&served.caller, (&root, b"file"), &how, &mut Wcc::default())
+    };
+    std::thread::scope(|scope| {
+        let other_change = || {
+            let created = scope.spawn(create);
+            while !tree.locks.is_awaited(id) {
+                assert!(!created.is_finished(), "it did not wait");
+                std::thread::yield_now();
+            }
+            assert_eq!(tree.get_attributes(&file).unwrap().size, 4);
+            Ok(created)
+        };
+        let created = tree.locks.with(id, other_change).unwrap();
+        let object = created.join().unwrap().unwrap();
+        assert_eq!((object.handle, object.attributes.size), (file, 0));
+    });
 }
 
 #[tokio::test]

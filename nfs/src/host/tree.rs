@@ -72,7 +72,7 @@ pub(super) struct Tree {
     pub(super) opens_handles: bool,
     pub(super) identity: Identity,
     pub(super) stability: Stability,
-    locks: Locks,
+    pub(super) locks: Locks,
     /// The maximum bytes of a file.
     pub(super) max_size: u64,
     /// Whether `d_off` of the file system can be used as a cookie.
