@@ -3,7 +3,7 @@
 //! A server does not need rpcbind: clients that know its ports do not ask for them. With rpcbind,
 //! clients find the ports, and `showmount` and `rpcinfo` list the server. This module falls back
 //! from version 4 to version 2, and undoes a partial registration. `exchange` makes each call, and
-//! blocks the thread and all that the thread serves.
+//! blocks the thread: an asynchronous program calls these methods on a thread that may block.
 
 mod entry;
 mod exchange;
@@ -87,7 +87,8 @@ pub(crate) enum RpcbindAddress {
 }
 
 /// The rpcbind of this host. Its methods block: they try each address with each version of rpcbind,
-/// and give up a connection, a write or a read after 5 seconds.
+/// and give up a connection, a write or a read after 5 seconds. With tokio, call them in
+/// `tokio::task::spawn_blocking`.
 ///
 /// ```no_run
 /// use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindTransport};

@@ -8,17 +8,19 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 #[cfg(unix)]
-use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use oncrpc::protocol::{
     AcceptedReplyData, CallBody, OpaqueAuth, RPC_VERSION, ReplyBody, RpcMsg, RpcMsgBody,
 };
 use oncrpc::xdr::{Decode, Encode};
+#[cfg(unix)]
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{PROGRAM, RpcbindAddress};
 
-/// The timeout of each step of a call. Connecting to the Unix socket has none.
+/// The timeout of each step of a call: to connect, to write, and to read.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum bytes of a reply.
 const MAX_REPLY: usize = 4096;
@@ -53,15 +55,25 @@ pub(super) struct Procedure {
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
+/// Connects to a Unix socket. Linux waits there while the backlog of the listener is full.
+#[cfg(unix)]
+fn connect_socket(path: &Path, timeout: Duration) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Linux applies the timeout of writes to `connect`, too (unix(7), socket(7)).
+    socket.set_write_timeout(Some(timeout))?;
+    socket.set_read_timeout(Some(timeout))?;
+    let connected = socket.connect(&SockAddr::unix(path)?);
+    connected.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    })?;
+    Ok(socket)
+}
+
 fn connect(address: &RpcbindAddress) -> io::Result<Box<dyn Stream>> {
     match address {
         #[cfg(unix)]
-        RpcbindAddress::Socket(path) => {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            stream.set_write_timeout(Some(TIMEOUT))?;
-            Ok(Box::new(stream))
-        }
+        RpcbindAddress::Socket(path) => Ok(Box::new(connect_socket(path, TIMEOUT)?)),
         #[cfg(not(unix))]
         RpcbindAddress::Socket(_) => Err(io::ErrorKind::Unsupported.into()),
         RpcbindAddress::Tcp(address) => {
@@ -162,4 +174,23 @@ pub(super) fn call<R: for<'a> Decode<'a>>(
     stream.write_all(&record)?;
     stream.flush()?;
     result(&read_record(&mut *stream)?)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connecting_to_a_socket_that_accepts_nothing_times_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rpcbind.sock");
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        listener.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        // A backlog of one connection.
+        listener.listen(0).unwrap();
+        let connect = || connect_socket(&path, Duration::from_millis(20));
+        let _first = connect().unwrap();
+        let second = connect().map(drop).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::TimedOut);
+    }
 }

@@ -150,38 +150,58 @@ impl Serve {
         let exports = ExportTable::new(make(&config)?);
         let control = ServerControl::new(config.limits);
         let (server, device) = self.start(&exports, &control).await?;
-        let registration = self.rpcbind.then(|| Registration::of(server.local_addrs()));
-        self.announce(&exports, server.local_addrs(), device.as_ref())?;
-        notify("READY=1");
-
-        while signals.next().await == SignalAction::Reload {
-            match self.reload(&exports, &control, make) {
-                Ok(count) => print_event(
-                    self.json,
-                    format_args!("reloaded exports={count}"),
-                    || json!({ "event": "reloaded", "exports": count }),
-                )?,
-                Err(error) => eprintln!("rpcrdma: the earlier settings stay: {error}"),
+        let registration = match self.rpcbind {
+            true => Some(Registration::of(server.local_addrs()).await),
+            false => None,
+        };
+        let served = async {
+            self.announce(&exports, server.local_addrs(), device.as_ref())?;
+            notify("READY=1");
+            while signals.next().await == SignalAction::Reload {
+                self.report_reload(self.reload(&exports, &control, make))?;
             }
-        }
-        notify("STOPPING=1");
-        print_event(
-            self.json,
-            format_args!("draining"),
-            || json!({ "event": "draining" }),
-        )?;
-        drop(registration);
+            notify("STOPPING=1");
+            self.print_state("draining")
+        };
+        let served = served.await;
+        let drain = async {
+            if let Some(registration) = registration {
+                registration.end().await;
+            }
+            // After an error, the calls in flight get no replies.
+            served?;
+            Ok::<_, Box<dyn Error>>(server.drain().await?)
+        };
         tokio::select! {
-            drained = server.drain() => drained?,
+            drained = drain => drained?,
             () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),
             () = signals.end() => return Err("stopped before all calls had replies".into()),
         }
+        Ok(self.print_state("drained")?)
+    }
+
+    /// Prints a state of the server.
+    fn print_state(&self, state: &str) -> Result<(), OutputError> {
         print_event(
             self.json,
-            format_args!("drained"),
-            || json!({ "event": "drained" }),
-        )?;
-        Ok(())
+            format_args!("{state}"),
+            || json!({ "event": state }),
+        )
+    }
+
+    /// Prints the number of exports after a reload, or why it failed.
+    fn report_reload(&self, reloaded: Result<usize, Box<dyn Error>>) -> Result<(), OutputError> {
+        match reloaded {
+            Ok(count) => print_event(
+                self.json,
+                format_args!("reloaded exports={count}"),
+                || json!({ "event": "reloaded", "exports": count }),
+            ),
+            Err(error) => {
+                eprintln!("rpcrdma: the earlier settings stay: {error}");
+                Ok(())
+            }
+        }
     }
 
     /// Applies the settings of the file, all or none, and returns the number of exports.
