@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -15,33 +16,47 @@ pub(super) fn notify(state: &str) {
     }
 }
 
+/// Returns the address of a socket: a path, or on Linux also an abstract name behind `@`.
+fn address(socket: &OsStr) -> io::Result<SocketAddr> {
+    match socket.as_bytes() {
+        #[cfg(target_os = "linux")]
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(socket),
+    }
+}
+
 fn send(socket: &OsStr, state: &str) -> io::Result<()> {
-    let address = match socket.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
-    };
     let sender = UnixDatagram::unbound()?;
-    sender.send_to_addr(state.as_bytes(), &address).map(drop)
+    let sent = sender.send_to_addr(state.as_bytes(), &address(socket)?);
+    sent.map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn assert_reaches(socket: &OsStr, receiver: &UnixDatagram) {
+        send(socket, "READY=1").unwrap();
+        let mut text = [0; 16];
+        let length = receiver.recv(&mut text).unwrap();
+        assert_eq!(&text[..length], b"READY=1");
+    }
+
     #[test]
-    fn states_reach_abstract_and_path_sockets() {
+    fn states_reach_a_socket_with_a_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
-        let of_path = UnixDatagram::bind(&path).unwrap();
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        assert_reaches(path.as_os_str(), &receiver);
+        assert!(send(folder.path().join("none").as_os_str(), "READY=1").is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn states_reach_a_socket_with_an_abstract_name() {
         let name = format!("@rpcrdma-notify-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name.as_bytes()[1..]).unwrap();
-        let of_name = UnixDatagram::bind_addr(&address).unwrap();
-        for (socket, receiver) in [(path.as_os_str(), of_path), (OsStr::new(&name), of_name)] {
-            send(socket, "READY=1").unwrap();
-            let mut text = [0; 16];
-            let length = receiver.recv(&mut text).unwrap();
-            assert_eq!(&text[..length], b"READY=1");
-        }
-        assert!(send(folder.path().join("none").as_os_str(), "READY=1").is_err());
+        let receiver = UnixDatagram::bind_addr(&address).unwrap();
+        assert_reaches(OsStr::new(&name), &receiver);
     }
 }
