@@ -1,6 +1,6 @@
 //! The control of a server: admission of peers, limits and counters.
 //!
-//! The budgets of one peer (`of_peer`) and of all peers together (`of_all`) are in `permit`, and
+//! The budgets of one peer (`of_peer`) and of all peers together (`of_all`) are in `budget`, and
 //! the numbers of the limits in `current_limits`. Transports admit connections, and anyone with a
 //! handle may replace the limits.
 //!
@@ -17,9 +17,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::budget::Budget;
 use crate::current_limits::CurrentLimits;
 use crate::limits::{Limit, ServerLimits};
-use crate::permit::{Budget, ConnectionPermit, Counters, PermitState};
+use crate::permit::{ConnectionPermit, Counters, PermitState};
 
 /// A peer that wants to connect.
 #[derive(Clone, Copy, Debug)]

@@ -27,6 +27,8 @@
 
 mod auth;
 mod boxed;
+#[cfg(feature = "tokio")]
+mod budget;
 mod call;
 mod caller;
 #[cfg(feature = "tokio")]

@@ -3,8 +3,8 @@
 //! Each connection has a fixed minimum. When it needs more, it takes calls and bytes from its
 //! peer's budget and from the server's, and returns them later. So a connection with short messages
 //! and handlers that do not wait touches no shared state per call. A connection takes from its
-//! peer's budget first: while it waits for that, it holds nothing of the server's. `control`
-//! creates the budgets, and replaces their limits. Only `ready` and `reserve` wait: what was read
+//! peer's budget first: while it waits for that, it holds nothing of the server's. `budget` has the
+//! budgets. Only `ready` and `reserve` wait: what was read
 //! already counts even beyond the limits. The transports (`tcp::connection`, `admission` of
 //! `rpcrdma-verbs`) must poll these futures again and call `trim` when a call has ended or a reply
 //! was sent, since neither wakes them.
@@ -18,178 +18,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-
+use crate::budget::{Budget, PlacePermit, Pool, UNIT};
 use crate::current_limits::CurrentLimits;
 use crate::limits::{Limit, ServerLimits};
 use crate::service::HandlerDeadline;
 
-/// The unit of memory in budgets, in bytes.
-const UNIT: usize = 4096;
 /// The fixed minimum of bytes in flight of a connection. With buffers, state and a short call, a
 /// connection takes at most 96 KiB.
 const OWN_BYTES: usize = 16 << 10;
 /// The reserve that a connection keeps, so that not every call changes the budgets.
 const KEPT_CALLS: usize = 8;
 const KEPT_UNITS: usize = 16;
-
-/// The budget of one peer, or of all peers together.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    connections: Places,
-    calls: Pool,
-    units: Pool,
-    /// Bytes in memory of a transport ([`ConnectionPermit::hold`]).
-    held: AtomicUsize,
-}
-
-/// The connections that are open, and how many there may be.
-#[derive(Debug)]
-struct Places {
-    taken: AtomicUsize,
-    max: AtomicUsize,
-    limit: Limit,
-}
-
-/// The place of a connection, which is free when this is dropped.
-#[derive(Debug)]
-pub(crate) struct PlacePermit(Arc<Budget>);
-
-impl Drop for PlacePermit {
-    fn drop(&mut self) {
-        self.0.connections.taken.fetch_sub(1, Relaxed);
-    }
-}
-
-#[derive(Debug)]
-struct Pool {
-    semaphore: Semaphore,
-    max: AtomicUsize,
-    /// Permits that are in use beyond a maximum that was lowered: they end when they come back.
-    excess: AtomicUsize,
-    limit: Limit,
-}
-
-impl Pool {
-    fn new(max: usize, limit: Limit) -> Self {
-        let max = Self::permits(max);
-        Self {
-            semaphore: Semaphore::new(max),
-            max: max.into(),
-            excess: 0.into(),
-            limit,
-        }
-    }
-
-    /// Returns the permits of a maximum, as many as can be asked for at once.
-    fn permits(max: usize) -> usize {
-        max.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS)
-    }
-
-    fn max(&self) -> usize {
-        self.max.load(Relaxed)
-    }
-
-    /// Replaces the maximum. Only one thread at a time may do so.
-    fn set_max(&self, max: usize) {
-        let max = Self::permits(max);
-        let before = self.max.swap(max, Relaxed);
-        if max >= before {
-            return self.give_back(max - before);
-        }
-        let ended = self.semaphore.forget_permits(before - max);
-        self.excess.fetch_add(before - max - ended, Relaxed);
-    }
-
-    /// Ends returned permits beyond the maximum, such as those of a cancelled wait.
-    fn end_excess(&self) {
-        if self.excess.load(Relaxed) == 0 {
-            return;
-        }
-        // The thread that swaps ends as many. Other threads see no excess in between.
-        let excess = self.excess.swap(0, Relaxed);
-        let ended = self.semaphore.forget_permits(excess);
-        self.excess.fetch_add(excess - ended, Relaxed);
-    }
-
-    /// Takes permits back, except those beyond the maximum.
-    fn give_back(&self, count: usize) {
-        let mut ended = 0;
-        if self.excess.load(Relaxed) > 0 {
-            let less = |excess: usize| Some(excess.saturating_sub(count));
-            let before = self.excess.fetch_update(Relaxed, Relaxed, less);
-            ended = before.unwrap_or(0).min(count);
-        }
-        self.semaphore.add_permits(count - ended);
-    }
-
-    /// Waits for this number of permits, and takes them.
-    async fn take(&self, count: usize, shared: &PermitState) -> Option<SemaphorePermit<'_>> {
-        let count = u32::try_from(count).ok()?;
-        self.end_excess();
-        if let Ok(permit) = self.semaphore.try_acquire_many(count) {
-            return Some(permit);
-        }
-        shared.reached(self.limit);
-        self.semaphore.acquire_many(count).await.ok()
-    }
-}
-
-impl Budget {
-    pub(crate) fn of_all(limits: &ServerLimits) -> Self {
-        Self {
-            connections: Places::new(limits.connections, Limit::Connections),
-            calls: Pool::new(limits.calls, Limit::Calls),
-            units: Pool::new(limits.bytes / UNIT, Limit::Bytes),
-            held: 0.into(),
-        }
-    }
-
-    pub(crate) fn of_peer(limits: &ServerLimits) -> Self {
-        Self {
-            connections: Places::new(limits.connections_per_peer, Limit::ConnectionsPerPeer),
-            calls: Pool::new(limits.calls_per_peer, Limit::CallsPerPeer),
-            units: Pool::new(limits.bytes_per_peer / UNIT, Limit::BytesPerPeer),
-            held: 0.into(),
-        }
-    }
-
-    /// Replaces the limits of all.
-    pub(crate) fn replace_of_all(&self, limits: &ServerLimits) {
-        self.connections.max.store(limits.connections, Relaxed);
-        self.calls.set_max(limits.calls);
-        self.units.set_max(limits.bytes / UNIT);
-    }
-
-    /// Replaces the limits of a peer.
-    pub(crate) fn replace_of_peer(&self, limits: &ServerLimits) {
-        let connections = limits.connections_per_peer;
-        self.connections.max.store(connections, Relaxed);
-        self.calls.set_max(limits.calls_per_peer);
-        self.units.set_max(limits.bytes_per_peer / UNIT);
-    }
-
-    /// Takes a place for a connection.
-    pub(crate) fn place(self: &Arc<Self>) -> Result<PlacePermit, Limit> {
-        let Places { taken, max, limit } = &self.connections;
-        let max = max.load(Relaxed);
-        let one_more = |taken: usize| (taken < max).then(|| taken + 1);
-        match taken.fetch_update(Relaxed, Relaxed, one_more) {
-            Ok(_) => Ok(PlacePermit(self.clone())),
-            Err(_) => Err(*limit),
-        }
-    }
-}
-
-impl Places {
-    fn new(max: usize, limit: Limit) -> Self {
-        Self {
-            taken: 0.into(),
-            max: max.into(),
-            limit,
-        }
-    }
-}
 
 /// The counters of a server over all of its connections.
 #[derive(Debug, Default)]
@@ -301,11 +140,12 @@ impl PermitState {
             return std::future::pending().await;
         }
         let [peer, all] = &self.budgets;
+        let reached = |limit| self.reached(limit);
         // The budgets are never closed.
-        let Some(of_peer) = pool(peer).take(count, self).await else {
+        let Some(of_peer) = pool(peer).take(count, reached).await else {
             return;
         };
-        let Some(of_all) = pool(all).take(count, self).await else {
+        let Some(of_all) = pool(all).take(count, reached).await else {
             return;
         };
         let mut state = self.lock();
