@@ -111,14 +111,19 @@ impl Pool {
         &self,
         count: usize,
         reached: impl FnOnce(Limit),
-    ) -> Option<SemaphorePermit<'_>> {
-        let count = u32::try_from(count).ok()?;
+    ) -> SemaphorePermit<'_> {
+        // No maximum is larger.
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.end_excess();
         if let Ok(permit) = self.semaphore.try_acquire_many(count) {
-            return Some(permit);
+            return permit;
         }
         reached(self.limit);
-        self.semaphore.acquire_many(count).await.ok()
+        match self.semaphore.acquire_many(count).await {
+            Ok(permit) => permit,
+            // Budgets are never closed.
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 

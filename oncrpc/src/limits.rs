@@ -16,7 +16,9 @@ use std::time::Duration;
 ///
 /// Beyond these limits, each connection may have one call in flight and 96 KiB of memory, so that
 /// no peer can block others. The results of a handler are kept even without room for them, and no
-/// further call is read then.
+/// further call is read then. Over TCP, a call that is larger than a limit of bytes is read when
+/// nothing else uses the limit, and calls are read beyond the limits, as far as those of a
+/// connection allow, while the client owes an answer to a call of the server.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,19 +1,46 @@
 //! A connection's share of the server's budgets.
 //!
 //! Each connection has a fixed minimum. When it needs more, it takes calls and bytes from its
-//! peer's budget and from the server's, and returns them later. So a connection with short messages
-//! and handlers that do not wait touches no shared state per call. A connection takes from its
-//! peer's budget first: while it waits for that, it holds nothing of the server's. `budget` has the
-//! budgets. Only `ready` and `reserve` wait: what was read
-//! already counts even beyond the limits. The transports (`tcp::connection`, `admission` of
-//! `rpcrdma-verbs`) must poll these futures again and call `trim` when a call has ended or a reply
-//! was sent, since neither wakes them.
+//! peer's budget and from the server's, and returns them as soon as it has no use for them. So a
+//! connection with short messages and handlers that do not wait touches no shared state per call.
+//! `budget` has the budgets. Only `ready` and `wait` wait: what was read or is to be sent counts at
+//! once, even beyond the limits. The transports (`tcp::connection`, `admission` of
+//! `rpcrdma-verbs`) must poll these futures again when a call has ended or a reply was sent, since
+//! neither wakes them, and must drop a future that they poll no more: it may be the first in a
+//! queue, and others wait behind it.
+//!
+//! **No connections wait for each other.** A connection holds only what it uses: every decrease is
+//! made by `update`, which returns the rest. So each call that is taken from a budget is in flight,
+//! and each unit has bytes. What has them ends without the budgets:
+//!
+//! - a call in flight ends with its handler;
+//! - a reply is sent, or its transport closes the connection after the transfer time;
+//! - the same holds for a record that is being read: it takes all of its units before its bytes;
+//! - a received call that has not begun (`received`) waits for units only while its connection has
+//!   fewer units than its calls in flight and replies need. All units are those of the latter then.
+//!   It waits for calls only while other calls are in flight.
+//!
+//! A wait begins at the peer's budget, and goes on at the server's. Each budget serves its waits in
+//! order, and only the first holds a part of what it waits for. A wait at the peer's budget holds
+//! nothing of the server's. So what the server's budget has passed on is in use, or is held by its
+//! first wait: that comes to its end, the others after it, and then those of each peer. No wait is
+//! for more than the budget, or for what only the connection itself has (`Lack::Own`).
+//!
+//! **Nothing spins.** A wait is polled when its permits are there, when limits are replaced, and
+//! when its connection has changed. It begins anew only after the second, or if the third let it
+//! lack something else. What a wait returns wakes another only if it completes that.
+//!
+//! **Received calls stay within the limits.** The bytes of a record count from the moment at which
+//! their units are taken (`Step::Reserve`), and units return only when bytes end. These exceed the
+//! limits: the fixed minimum of each connection; a record that is larger than a budget, while its
+//! connection has nothing else, and no other has units of the budget; replies; and records that are
+//! read since a reply of the client may follow them (`exceed`).
 
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -26,9 +53,6 @@ use crate::service::HandlerDeadline;
 /// The fixed minimum of bytes in flight of a connection. With buffers, state and a short call, a
 /// connection takes at most 96 KiB.
 const OWN_BYTES: usize = 16 << 10;
-/// The reserve that a connection keeps, so that not every call changes the budgets.
-const KEPT_CALLS: usize = 8;
-const KEPT_UNITS: usize = 16;
 
 /// The counters of a server over all of its connections.
 #[derive(Debug, Default)]
@@ -65,10 +89,6 @@ pub(crate) struct PermitState {
     counters: Arc<Counters>,
     /// The number of calls begun.
     begun: AtomicU64,
-    /// The number of bytes of the arriving call.
-    arriving: AtomicUsize,
-    /// The number of bytes of unsent replies.
-    outgoing: AtomicUsize,
     state: Mutex<State>,
     /// Taken from the budgets of the peer and of the server. They include the fixed minimum, which
     /// handlers may use after the connection has ended.
@@ -78,16 +98,55 @@ pub(crate) struct PermitState {
 #[derive(Default)]
 struct State {
     has_ended: bool,
+    /// The calls in flight, and their bytes.
     calls: usize,
-    /// Bytes of the calls in flight.
     call_bytes: usize,
+    /// The bytes of received calls that have not begun.
+    received: usize,
+    /// The bytes of the message that is being read.
+    arriving: usize,
+    /// The bytes of unsent replies.
+    outgoing: usize,
     /// The calls and the units of memory that are taken from both budgets.
     taken_calls: usize,
     taken_units: usize,
 }
 
-/// The calls and bytes that a connection lacks before it may read.
+impl State {
+    fn bytes(&self) -> usize {
+        self.active_bytes() + self.received
+    }
+
+    /// Returns the bytes that end without the budgets.
+    fn active_bytes(&self) -> usize {
+        self.call_bytes + self.arriving + self.outgoing
+    }
+
+    /// Removes the calls and units that have no use, and returns their numbers.
+    fn take_spare(&mut self) -> [usize; 2] {
+        let calls = self.taken_calls.saturating_sub(self.calls);
+        let units = self.taken_units.saturating_sub(units(self.bytes()));
+        self.taken_calls -= calls;
+        self.taken_units -= units;
+        [calls, units]
+    }
+}
+
+/// What a connection does next, if the limits allow it.
+#[derive(Clone, Copy)]
+pub(crate) enum Step {
+    /// Begin a call that was received.
+    Begin,
+    /// Read a message, after the received calls have begun.
+    Read,
+    /// Read this number of further bytes of a message.
+    Reserve(usize),
+}
+
+/// What a connection lacks for a step.
 enum Lack {
+    /// Its own calls must begin or end first, or their replies be sent, at this limit.
+    Own(Option<Limit>),
     Calls(usize),
     Units(usize),
 }
@@ -98,97 +157,159 @@ impl PermitState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reached(&self, limit: Limit) {
-        self.counters.reach(limit);
-        tracing::debug!(peer = %self.address, reason = %limit, "limit reached");
-    }
-
-    fn bytes_of(&self, state: &State) -> usize {
-        let moving = self.arriving.load(Relaxed) + self.outgoing.load(Relaxed);
-        moving + state.call_bytes
-    }
-
-    /// Returns what is lacking for one more call and `more` bytes.
-    fn lack(&self, more: usize) -> Option<Lack> {
-        let state = self.lock();
-        let units = units(self.bytes_of(&state).saturating_add(more));
-        let most =
-            |of: fn(&Budget) -> &Pool| self.budgets.iter().map(|budget| of(budget).max()).min();
-        // A message larger than the budget takes all of it.
-        let units = units.min(most(|budget| &budget.units).unwrap_or(0));
-        if units > state.taken_units {
-            return Some(Lack::Units(units - state.taken_units));
-        }
-        if state.calls > state.taken_calls {
-            let max = most(|budget| &budget.calls).unwrap_or(0);
-            return Some(Lack::Calls(
-                state.calls.min(max) - state.taken_calls.min(max),
-            ));
-        }
-        None
-    }
-
-    /// Waits for what is lacking, and takes it from the budgets.
-    async fn take(&self, lack: Lack) {
-        let (count, pool): (usize, fn(&Budget) -> &Pool) = match lack {
-            Lack::Calls(count) => (count, |budget| &budget.calls),
-            Lack::Units(count) => (count, |budget| &budget.units),
-        };
-        if count == 0 {
-            // The connection has the maximum, and waits for its own calls.
-            self.reached(pool(&self.budgets[0]).limit);
-            return std::future::pending().await;
-        }
-        let [peer, all] = &self.budgets;
-        let reached = |limit| self.reached(limit);
-        // The budgets are never closed.
-        let Some(of_peer) = pool(peer).take(count, reached).await else {
-            return;
-        };
-        let Some(of_all) = pool(all).take(count, reached).await else {
-            return;
-        };
+    /// Changes the state, and returns to the budgets what has no use then.
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
-        match lack {
-            Lack::Calls(_) => state.taken_calls += count,
-            Lack::Units(_) => state.taken_units += count,
-        }
-        of_peer.forget();
-        of_all.forget();
-    }
-
-    /// Returns what the connection does not need.
-    fn trim(&self, state: &mut State) {
-        let needed = [state.calls, units(self.bytes_of(state))];
-        let is_idle = state.has_ended || needed == [0, 0];
-        let kept = if is_idle {
-            [0; 2]
-        } else {
-            [KEPT_CALLS, KEPT_UNITS]
-        };
-        let excess = |taken: usize, number: usize| {
-            let spare = taken.saturating_sub(needed[number]);
-            if spare > 2 * kept[number] {
-                spare - kept[number]
-            } else {
-                0
-            }
-        };
-        let (calls, units) = (excess(state.taken_calls, 0), excess(state.taken_units, 1));
-        state.taken_calls -= calls;
-        state.taken_units -= units;
+        let result = change(&mut state);
+        let [calls, units] = state.take_spare();
+        // Wakers run without the lock.
+        drop(state);
         for budget in self.budgets.iter().filter(|_| calls > 0) {
             budget.calls.give_back(calls);
         }
         for budget in self.budgets.iter().filter(|_| units > 0) {
             budget.units.give_back(units);
         }
+        result
+    }
+
+    fn reached(&self, limit: Limit) {
+        self.counters.reach(limit);
+        tracing::debug!(peer = %self.address, reason = %limit, "limit reached");
+    }
+
+    /// Takes a step if the limits allow it. Otherwise it returns what is lacking.
+    fn attempt(&self, step: Step) -> Result<(), Lack> {
+        let mut state = self.lock();
+        let lack = match step {
+            Step::Begin => self.lack_to_begin(&state),
+            // Received calls come first. A wait for this message would hold their units.
+            Step::Read | Step::Reserve(_) if state.received > 0 => Some(Lack::Own(None)),
+            Step::Read => self.lack_to_begin(&state),
+            Step::Reserve(more) => self.lack_of_units(&state, more),
+        };
+        match (lack, step) {
+            (Some(lack), _) => Err(lack),
+            (None, Step::Reserve(more)) => {
+                state.arriving += more;
+                Ok(())
+            }
+            (None, Step::Begin | Step::Read) => Ok(()),
+        }
+    }
+
+    fn lack_to_begin(&self, state: &State) -> Option<Lack> {
+        let limits = &self.limits;
+        if state.calls >= limits.calls_per_connection().max(1) {
+            return Some(Lack::Own(Some(Limit::CallsPerConnection)));
+        }
+        if state.active_bytes() >= limits.bytes_per_connection().max(OWN_BYTES) {
+            return Some(Lack::Own(Some(Limit::BytesPerConnection)));
+        }
+        let lack = self.lack_of_units(state, 0);
+        lack.or_else(|| self.lack_of_calls(state))
+    }
+
+    fn lack_of_units(&self, state: &State, more: usize) -> Option<Lack> {
+        let active = state.active_bytes();
+        let needed = units(active.saturating_add(more));
+        if needed <= state.taken_units {
+            return None;
+        }
+        let (max, limit) = self.least(|budget| &budget.units);
+        Some(if needed <= max {
+            Lack::Units(needed - state.taken_units)
+        } else if units(active) > 0 {
+            Lack::Own(Some(limit))
+        } else {
+            // A message larger than the budget takes all of it.
+            Lack::Units(max)
+        })
+    }
+
+    fn lack_of_calls(&self, state: &State) -> Option<Lack> {
+        if state.calls <= state.taken_calls {
+            return None;
+        }
+        let (max, limit) = self.least(|budget| &budget.calls);
+        Some(if state.calls <= max {
+            Lack::Calls(state.calls - state.taken_calls)
+        } else {
+            Lack::Own(Some(limit))
+        })
+    }
+
+    /// Returns the lesser maximum of both budgets, with its limit.
+    fn least(&self, pool: fn(&Budget) -> &Pool) -> (usize, Limit) {
+        let [peer, all] = self.budgets.each_ref().map(|budget| pool(budget));
+        if peer.max() <= all.max() {
+            (peer.max(), peer.limit)
+        } else {
+            (all.max(), all.limit)
+        }
+    }
+
+    /// Waits until the limits allow a step, and takes it.
+    async fn wait(&self, step: Step) {
+        if self.attempt(step).is_ok() {
+            return;
+        }
+        while !self.wait_for_change(step).await {}
+    }
+
+    /// Waits until the step is taken, or until something else is lacking. Returns true if the step
+    /// is taken.
+    async fn wait_for_change(&self, step: Step) -> bool {
+        // Before the lack is looked at, so that no change is missed.
+        let mut replaced = pin!(self.limits.replaced.notified());
+        let lack = match self.attempt(step) {
+            Ok(()) => return true,
+            Err(lack) => lack,
+        };
+        if let Lack::Own(Some(limit)) = lack {
+            self.reached(limit);
+        }
+        let mut taking = pin!(self.take(&lack, step));
+        poll_fn(|cx| match (self.attempt(step), &lack) {
+            (Ok(()), _) => Poll::Ready(true),
+            (Err(_), _) if replaced.as_mut().poll(cx).is_ready() => Poll::Ready(false),
+            (Err(Lack::Own(_)), Lack::Own(_)) => Poll::Pending,
+            (Err(_), Lack::Own(_)) => Poll::Ready(false),
+            (Err(_), _) => taking.as_mut().poll(cx),
+        })
+        .await
+    }
+
+    /// Waits for what is lacking, and takes it from the budgets. Returns true if that was the step.
+    async fn take(&self, lack: &Lack, step: Step) -> bool {
+        let (count, pool): (usize, fn(&Budget) -> &Pool) = match lack {
+            Lack::Own(_) => return false,
+            Lack::Calls(count) => (*count, |budget| &budget.calls),
+            Lack::Units(count) => (*count, |budget| &budget.units),
+        };
+        let [peer, all] = &self.budgets;
+        let reached = |limit| self.reached(limit);
+        let of_peer = pool(peer).take(count, reached).await;
+        let of_all = pool(all).take(count, reached).await;
+        of_peer.forget();
+        of_all.forget();
+        self.update(|state| {
+            match lack {
+                Lack::Calls(_) => state.taken_calls += count,
+                Lack::Own(_) | Lack::Units(_) => state.taken_units += count,
+            }
+            let Step::Reserve(more) = step else {
+                return false;
+            };
+            state.arriving += more;
+            true
+        })
     }
 
     /// Returns whether the connection is open, and its calls in flight and bytes.
     pub(crate) fn usage(&self) -> (bool, usize, usize) {
         let state = self.lock();
-        (!state.has_ended, state.calls, self.bytes_of(&state))
+        (!state.has_ended, state.calls, state.bytes())
     }
 
     pub(crate) fn calls_begun(&self) -> u64 {
@@ -222,8 +343,6 @@ impl ConnectionPermit {
             budgets,
             counters,
             begun: AtomicU64::new(0),
-            arriving: AtomicUsize::new(0),
-            outgoing: AtomicUsize::new(0),
             state: Mutex::default(),
             _places: places,
         }))
@@ -281,76 +400,50 @@ impl ConnectionPermit {
         self.0.budgets[0].held.fetch_sub(bytes, Relaxed);
     }
 
-    /// Waits until one more call may be read from the connection. Poll the future again whenever a
-    /// call of the connection ends or a reply is sent.
+    /// Waits until one more call may begin. Poll the future again whenever a call of the connection
+    /// ends or a reply is sent. A future that is polled no more must be dropped: others wait behind
+    /// it.
     pub async fn ready(&self) {
-        if let Some(limit) = self.full() {
-            self.0.reached(limit);
-            self.room().await;
-        }
-        self.cover(0).await;
+        self.wait(Step::Begin).await;
     }
 
-    /// Returns true if one more call may be read from the connection now.
+    /// Returns true if one more call may begin now.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.full().is_none() && self.0.lack(0).is_none()
+        self.attempt(Step::Begin)
     }
 
-    /// Waits for room for this number of further bytes of the arriving call, and counts them. Poll
-    /// the future as that of [`ready`](Self::ready).
-    pub async fn reserve(&self, bytes: usize) {
-        self.cover(bytes).await;
-        self.0.arriving.fetch_add(bytes, Relaxed);
+    /// Waits until a step is allowed, as [`ready`](Self::ready) does.
+    pub(crate) async fn wait(&self, step: Step) {
+        self.0.wait(step).await;
     }
 
-    /// Stops counting the bytes of the arriving call, which is complete.
-    pub fn arrived(&self) {
-        self.0.arriving.store(0, Relaxed);
+    /// Takes a step if it is allowed now, and returns true then.
+    pub(crate) fn attempt(&self, step: Step) -> bool {
+        self.0.attempt(step).is_ok()
     }
 
-    /// Waits until the connection has room within its own limits.
-    async fn room(&self) {
-        while self.full().is_some() {
-            let mut replaced = pin!(self.0.limits.replaced.notified());
-            poll_fn(|cx| match self.full() {
-                None => Poll::Ready(()),
-                Some(_) => replaced.as_mut().poll(cx),
-            })
-            .await;
+    /// Counts further bytes of a message that is being read, even beyond the limits.
+    pub(crate) fn exceed(&self, bytes: usize) {
+        self.0.lock().arriving += bytes;
+    }
+
+    /// Counts the message that was being read, which has this number of bytes, as received.
+    pub(crate) fn arrived(&self, bytes: usize) -> CallPermit {
+        self.0.update(|state| {
+            state.arriving = 0;
+            state.received += bytes;
+        });
+        CallPermit {
+            connection: self.0.clone(),
+            bytes,
+            is_in_flight: false,
         }
-    }
-
-    async fn cover(&self, more: usize) {
-        while self.0.lack(more).is_some() {
-            // Before the lack is looked at, so that no change is missed.
-            let mut replaced = pin!(self.0.limits.replaced.notified());
-            let Some(lack) = self.0.lack(more) else {
-                return;
-            };
-            let mut taking = pin!(self.0.take(lack));
-            poll_fn(|cx| match self.0.lack(more) {
-                None => Poll::Ready(()),
-                Some(_) if replaced.as_mut().poll(cx).is_ready() => Poll::Ready(()),
-                Some(_) => taking.as_mut().poll(cx),
-            })
-            .await;
-        }
-    }
-
-    /// Returns the limit of the connection itself that it has reached.
-    fn full(&self) -> Option<Limit> {
-        let (limits, state) = (&self.0.limits, self.0.lock());
-        if state.calls >= limits.calls_per_connection().max(1) {
-            return Some(Limit::CallsPerConnection);
-        }
-        let max = limits.bytes_per_connection().max(OWN_BYTES);
-        (self.0.bytes_of(&state) >= max).then_some(Limit::BytesPerConnection)
     }
 
     /// Counts the bytes of replies that are to be sent.
     pub fn set_outgoing(&self, bytes: usize) {
-        self.0.outgoing.store(bytes, Relaxed);
+        self.0.update(|state| state.outgoing = bytes);
     }
 
     /// Counts a call that is served.
@@ -368,15 +461,7 @@ impl ConnectionPermit {
         CallPermit {
             connection: self.0.clone(),
             bytes,
-        }
-    }
-
-    /// Returns to the budgets what the connection no longer needs. A transport calls this after a
-    /// call has ended or a reply was sent.
-    pub fn trim(&self) {
-        let mut state = self.0.lock();
-        if state.taken_calls > 0 || state.taken_units > 0 {
-            self.0.trim(&mut state);
+            is_in_flight: true,
         }
     }
 
@@ -410,11 +495,11 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.arrived();
-        self.set_outgoing(0);
-        let mut state = self.0.lock();
-        state.has_ended = true;
-        self.0.trim(&mut state);
+        self.0.update(|state| {
+            state.arriving = 0;
+            state.outgoing = 0;
+            state.has_ended = true;
+        });
     }
 }
 
@@ -441,21 +526,39 @@ impl fmt::Debug for LimitCounter {
     }
 }
 
-/// Counts a call as in flight until it is dropped. It may outlive the permit of its connection.
+/// Counts a call until it is dropped. It may outlive the permit of its connection.
 pub struct CallPermit {
     connection: Arc<PermitState>,
     bytes: usize,
+    is_in_flight: bool,
+}
+
+impl CallPermit {
+    /// Counts a received call as in flight.
+    #[must_use]
+    pub(crate) fn begin(mut self) -> Self {
+        if !self.is_in_flight {
+            self.is_in_flight = true;
+            // The units of a received call are those of the call in flight.
+            let mut state = self.connection.lock();
+            state.received -= self.bytes;
+            state.calls += 1;
+            state.call_bytes += self.bytes;
+        }
+        self
+    }
 }
 
 impl Drop for CallPermit {
     fn drop(&mut self) {
-        let mut state = self.connection.lock();
-        state.calls -= 1;
-        state.call_bytes -= self.bytes;
-        // An open connection returns what it does not need when it is idle.
-        if state.has_ended {
-            self.connection.trim(&mut state);
-        }
+        self.connection.update(|state| {
+            if self.is_in_flight {
+                state.calls -= 1;
+                state.call_bytes -= self.bytes;
+            } else {
+                state.received -= self.bytes;
+            }
+        });
     }
 }
 

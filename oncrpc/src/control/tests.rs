@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::permit::Step;
 
 fn request(host: u8, port: u16) -> ConnectRequest<'static> {
     ConnectRequest::new(([127, 0, 0, host], port).into(), "tcp", &[])
@@ -204,31 +205,28 @@ fn budgets_shrink_as_they_are_given_back() {
     let control = ServerControl::new(limits);
     let admit = |host| control.admit(&request(host, 700)).unwrap();
     let (one, two) = (admit(1), admit(2));
-    assert!(is_ready(one.reserve(6 * MIB)));
+    assert!(is_ready(one.wait(Step::Reserve(6 * MIB))));
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(wakes.clone());
-    let mut large = Box::pin(two.reserve(7 * MIB));
+    let mut large = Box::pin(two.wait(Step::Reserve(7 * MIB)));
     let mut poll = || large.as_mut().poll(&mut Context::from_waker(&waker));
     assert_eq!(poll(), Poll::Pending);
     control.set_limits(limits.max_bytes(2 * MIB));
     assert_eq!(wakes.0.load(Relaxed), 1);
     assert_eq!(poll(), Poll::Pending);
-    one.arrived();
-    one.trim();
+    drop(one.arrived(0));
     // A message may take the whole budget, which is smaller now.
     assert!(wakes.0.load(Relaxed) > 1);
     assert_eq!(poll(), Poll::Ready(()));
     drop(large);
-    assert!(!is_ready(one.reserve(MIB)));
-    two.arrived();
-    two.trim();
-    assert!(is_ready(one.reserve(MIB)));
-    one.arrived();
-    one.trim();
+    assert!(!is_ready(one.wait(Step::Reserve(MIB))));
+    drop(two.arrived(0));
+    assert!(is_ready(one.wait(Step::Reserve(MIB))));
+    drop(one.arrived(0));
     // Raised again, all of it is there.
     control.set_limits(limits);
-    assert!(is_ready(two.reserve(8 * MIB)));
-    assert!(!is_ready(one.reserve(MIB)));
+    assert!(is_ready(two.wait(Step::Reserve(8 * MIB))));
+    assert!(!is_ready(one.wait(Step::Reserve(MIB))));
 }
 
 #[test]
@@ -295,25 +293,24 @@ fn bytes_wait_for_the_budget_and_a_cancelled_wait_takes_none() {
     let control = ServerControl::new(limits);
     let admit = |host| control.admit(&request(host, 700)).unwrap();
     let (one, two, other) = (admit(1), admit(1), admit(2));
-    assert!(is_ready(one.reserve(3 * MIB)));
-    assert!(!is_ready(two.reserve(2 * MIB)));
+    assert!(is_ready(one.wait(Step::Reserve(3 * MIB))));
+    assert!(!is_ready(two.wait(Step::Reserve(2 * MIB))));
     assert_eq!(control.stats().reached(Limit::BytesPerPeer), 1);
-    assert!(is_ready(two.reserve(MIB)));
-    assert!(!is_ready(other.reserve(2 * MIB)));
+    assert!(is_ready(two.wait(Step::Reserve(MIB))));
+    assert!(!is_ready(other.wait(Step::Reserve(2 * MIB))));
     assert_eq!(control.stats().reached(Limit::Bytes), 1);
-    assert!(is_ready(other.reserve(MIB)));
+    assert!(is_ready(other.wait(Step::Reserve(MIB))));
     assert_eq!(control.stats().bytes, 5 * MIB);
     // Short messages continue.
     assert!(is_ready(admit(3).ready()));
 
     // A call that has arrived counts until its handler ends, on an open connection or not.
-    let call = one.call(3 * MIB);
-    one.arrived();
+    let call = one.arrived(3 * MIB).begin();
     drop(one);
     assert_eq!(control.stats().bytes, 5 * MIB);
-    assert!(!is_ready(two.reserve(MIB)));
+    assert!(!is_ready(two.wait(Step::Reserve(MIB))));
     drop(call);
-    assert!(is_ready(two.reserve(MIB)));
+    assert!(is_ready(two.wait(Step::Reserve(MIB))));
     assert_eq!(control.stats().bytes, 3 * MIB);
 }
 
@@ -324,11 +321,10 @@ fn a_message_that_is_larger_than_the_budget_is_not_refused_for_ever() {
     let control = ServerControl::new(limits);
     let admit = |host| control.admit(&request(host, 700)).unwrap();
     let (one, other) = (admit(1), admit(2));
-    assert!(is_ready(one.reserve(4 << 20)));
-    assert!(!is_ready(other.reserve(1 << 20)));
-    one.arrived();
-    one.trim();
-    assert!(is_ready(other.reserve(1 << 20)));
+    assert!(is_ready(one.wait(Step::Reserve(4 << 20))));
+    assert!(!is_ready(other.wait(Step::Reserve(1 << 20))));
+    drop(one.arrived(0));
+    assert!(is_ready(other.wait(Step::Reserve(1 << 20))));
 }
 
 /// Unread results block only their own connection.
@@ -342,4 +338,217 @@ fn a_connection_is_full_of_its_own_replies() {
     assert_eq!(control.stats().reached(Limit::BytesPerConnection), 1);
     one.set_outgoing(0);
     assert!(is_ready(one.ready()));
+}
+
+/// Connections without calls hold nothing that others wait for.
+#[test]
+fn idle_connections_do_not_wait_for_each_other() {
+    const MIB: usize = 1 << 20;
+    let control = ServerControl::default();
+    let connections: Vec<_> = (0..24)
+        .map(|port| control.admit(&request(1, port)).unwrap())
+        .collect();
+    for connection in &connections {
+        assert!(is_ready(connection.wait(Step::Reserve(8 * MIB / 3))));
+        drop(connection.arrived(8 * MIB / 3));
+    }
+    assert_eq!(control.stats().bytes, 0);
+    assert!(is_ready(connections[0].wait(Step::Reserve(4 * MIB))));
+}
+
+/// The same for the budget of all peers.
+#[test]
+fn idle_connections_of_several_peers_do_not_wait_for_each_other() {
+    const MIB: usize = 1 << 20;
+    let control = ServerControl::default();
+    let connections: Vec<_> = (0..96)
+        .map(|host| control.admit(&request(host, 700)).unwrap())
+        .collect();
+    for connection in &connections {
+        assert!(is_ready(connection.wait(Step::Reserve(8 * MIB / 3))));
+        drop(connection.arrived(8 * MIB / 3));
+    }
+    assert!(is_ready(connections[0].wait(Step::Reserve(4 * MIB))));
+}
+
+/// A connection with a short call in flight keeps no reserve.
+#[test]
+fn short_calls_in_flight_keep_nothing_of_long_ones() {
+    const MIB: usize = 1 << 20;
+    let control = ServerControl::new(ServerLimits::new().max_bytes_per_peer(4 * MIB));
+    let admit = |port| control.admit(&request(1, port)).unwrap();
+    let (one, other) = (admit(700), admit(701));
+    let short = [(); 9].map(|()| one.call(100));
+    assert!(is_ready(one.wait(Step::Reserve(MIB))));
+    let long = one.arrived(MIB).begin();
+    drop((short, long));
+    let _short = one.call(100);
+    assert!(is_ready(other.wait(Step::Reserve(4 * MIB))));
+}
+
+/// Received calls that wait hold no units that the calls before them need.
+#[test]
+fn received_calls_do_not_wait_for_each_other() {
+    const MIB: usize = 1 << 20;
+    let control = ServerControl::new(ServerLimits::new().max_bytes_per_peer(4 * MIB));
+    let admit = |port| control.admit(&request(1, port)).unwrap();
+    let connections = [admit(700), admit(701)];
+    let received = connections.each_ref().map(|connection| {
+        assert!(is_ready(connection.wait(Step::Reserve(MIB))));
+        let first = connection.arrived(MIB);
+        // Read beyond the limits, before a reply of the client.
+        assert!(!is_ready(connection.wait(Step::Reserve(3 * MIB))));
+        connection.exceed(3 * MIB);
+        [first, connection.arrived(3 * MIB)]
+    });
+    assert_eq!(control.stats().bytes, 8 * MIB);
+    for (connection, calls) in connections.iter().zip(received) {
+        for call in calls {
+            assert!(!is_ready(connection.wait(Step::Read)));
+            assert!(is_ready(connection.ready()));
+            drop(call.begin());
+        }
+        assert!(is_ready(connection.wait(Step::Read)));
+    }
+    assert_eq!(control.stats().bytes, 0);
+}
+
+/// A record that needs more than the budget together with what its connection has waits for that.
+#[test]
+fn a_large_message_waits_for_its_own_connection() {
+    const MIB: usize = 1 << 20;
+    let control = ServerControl::new(ServerLimits::new().max_bytes_per_peer(4 * MIB));
+    let admit = |port| control.admit(&request(1, port)).unwrap();
+    let (one, other) = (admit(700), admit(701));
+    assert!(is_ready(one.wait(Step::Reserve(2 * MIB))));
+    let call = one.arrived(2 * MIB).begin();
+    let mut large = Box::pin(one.wait(Step::Reserve(3 * MIB)));
+    let mut poll = || large.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(poll(), Poll::Pending);
+    // It waits in no queue.
+    assert!(is_ready(other.wait(Step::Reserve(2 * MIB))));
+    drop(other.arrived(2 * MIB));
+    drop(call);
+    assert_eq!(poll(), Poll::Ready(()));
+}
+
+/// The bytes that a connection may have beyond the limits.
+const OWN: usize = 16 << 10;
+
+/// A client of the simulation: it sends records of random sizes one after the other.
+struct Simulated {
+    permit: Arc<ConnectionPermit>,
+    host: u8,
+    left: usize,
+    size: usize,
+    reading: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
+    calls: Vec<crate::permit::CallPermit>,
+    wakes: Arc<Wakes>,
+    seen_wakes: usize,
+    polls: usize,
+}
+
+impl Simulated {
+    /// Starts to read a record, or goes on if it was woken or its calls have ended.
+    fn read(&mut self) {
+        let permit = self.permit.clone();
+        let size = self.size;
+        let reading = self.reading.get_or_insert_with(|| {
+            Box::pin(async move {
+                permit.wait(Step::Read).await;
+                permit.wait(Step::Reserve(size)).await;
+            })
+        });
+        self.polls += 1;
+        self.seen_wakes = self.wakes.0.load(Relaxed);
+        let waker = Waker::from(self.wakes.clone());
+        if reading.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Ready(()) {
+            self.reading = None;
+            self.left -= 1;
+            self.calls.push(self.permit.arrived(size).begin());
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        let is_woken = self.seen_wakes < self.wakes.0.load(Relaxed);
+        self.left > 0 && (self.reading.is_none() || is_woken)
+    }
+}
+
+/// Returns the next number of a random sequence below a bound.
+fn random(state: &mut u64, bound: usize) -> usize {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1);
+    (*state >> 33) as usize % bound
+}
+
+/// Connections that are polled only when they are woken, in random orders: all records are read,
+/// the bytes of received calls stay within the limits, and each record takes a few polls.
+#[test]
+fn connections_progress_within_the_limits_and_do_not_spin() {
+    const MAX: usize = 1 << 20;
+    const RECORDS: usize = 20;
+    for seed in 0..40 {
+        let mut state = seed;
+        let limits = ServerLimits::new()
+            .max_bytes(2 * MAX)
+            .max_bytes_per_peer(MAX);
+        let limits = limits.max_bytes_per_connection(MAX);
+        let control = ServerControl::new(limits.max_calls(9).max_calls_per_peer(4));
+        let mut clients: Vec<_> = (0..24)
+            .map(|number| Simulated {
+                permit: Arc::new(control.admit(&request(number % 4, 700)).unwrap()),
+                host: number % 4,
+                left: RECORDS,
+                size: 9 << 10,
+                reading: None,
+                calls: Vec::new(),
+                wakes: Arc::default(),
+                seen_wakes: 0,
+                polls: 0,
+            })
+            .collect();
+        loop {
+            let able = clients.iter_mut();
+            let mut able: Vec<_> = able
+                .filter(|client| client.may_read() || !client.calls.is_empty())
+                .collect();
+            if able.is_empty() {
+                break;
+            }
+            let number = random(&mut state, able.len());
+            let client = &mut *able[number];
+            if client.may_read() && (client.calls.is_empty() || random(&mut state, 2) == 0) {
+                if client.reading.is_none() {
+                    client.size = (9 << 10) + random(&mut state, MAX - (9 << 10));
+                }
+                client.read();
+            } else {
+                let call = random(&mut state, client.calls.len());
+                client.calls.swap_remove(call);
+                if client.reading.is_some() {
+                    client.read();
+                }
+            }
+            let bytes = |host: Option<u8>| {
+                let selected = clients
+                    .iter()
+                    .filter(|client| host.is_none_or(|host| host == client.host));
+                let bytes = selected.map(|client| client.permit.shared().usage().2);
+                bytes.map(|bytes| bytes.saturating_sub(OWN)).sum::<usize>()
+            };
+            assert!(bytes(None) <= 2 * MAX);
+            assert!((0..4).all(|host| bytes(Some(host)) <= MAX));
+            let beyond = clients
+                .iter()
+                .map(|client| client.calls.len().saturating_sub(1));
+            assert!(beyond.sum::<usize>() <= 9);
+        }
+        let left: Vec<_> = clients.iter().map(|client| client.left).collect();
+        assert_eq!(left, [0; 24], "connections wait for ever");
+        let polls: usize = clients.iter().map(|client| client.polls).sum();
+        assert!(polls <= 4 * 24 * RECORDS, "{polls} polls");
+        assert_eq!(control.stats().bytes, 0);
+    }
 }

@@ -2,18 +2,19 @@
 //!
 //! One task runs it. `permit` delays the reading of calls beyond the limits; while the client owes
 //! replies, calls are read all the same and parked, and too many parked calls end the connection.
-//! Each turn of the loop polls the reader and the permit again, and replies and written bytes lead
-//! to `count_outgoing`, as `permit` requires. The future of the reader holds a part of a record,
-//! and lives as long as the loop. A draining connection accepts no call, and ends when the accepted
-//! ones are answered.
+//! Each turn of the loop polls the reader and the permit again, as `permit` requires. The future of
+//! the reader holds a part of a record, and lives as long as the loop; its place in a queue for the
+//! limits is in `LimitedIntake`, as a draining connection that reads no more must leave the queue.
+//! Each received call has a permit, from its last byte to its end. A draining connection accepts no
+//! call, and ends when the accepted ones are answered.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -31,7 +32,7 @@ use super::record::{self, Intake};
 use super::sending::is;
 use crate::limits::Limit;
 use crate::message::OutgoingReply;
-use crate::permit::ConnectionPermit;
+use crate::permit::{CallPermit, ConnectionPermit, Step};
 use crate::protocol::MsgType;
 use crate::router::Programs;
 
@@ -69,20 +70,26 @@ enum Side {
 /// Calls that wait for the limits.
 #[derive(Default)]
 struct DeferredCalls {
-    calls: VecDeque<Vec<u8>>,
+    calls: VecDeque<ReceivedCall>,
     bytes: usize,
 }
 
+/// A call that has not begun.
+struct ReceivedCall {
+    record: Vec<u8>,
+    permit: CallPermit,
+}
+
 impl DeferredCalls {
-    fn push(&mut self, record: Vec<u8>) {
-        self.bytes += record.capacity();
-        self.calls.push_back(record);
+    fn push(&mut self, call: ReceivedCall) {
+        self.bytes += call.record.capacity();
+        self.calls.push_back(call);
     }
 
-    fn pop(&mut self) -> Option<Vec<u8>> {
-        let record = self.calls.pop_front()?;
-        self.bytes -= record.capacity();
-        Some(record)
+    fn pop(&mut self) -> Option<ReceivedCall> {
+        let call = self.calls.pop_front()?;
+        self.bytes -= call.record.capacity();
+        Some(call)
     }
 }
 
@@ -92,26 +99,76 @@ impl DeferredCalls {
 struct LimitedIntake {
     permit: Arc<ConnectionPermit>,
     awaited: Arc<AtomicBool>,
+    wait: Arc<IntakeWait>,
+}
+
+/// The place of a reader in a queue for the limits, if it waits.
+type Place = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// The wait of a reader for the limits.
+#[derive(Default)]
+struct IntakeWait {
+    place: Mutex<Place>,
+    /// Whether the record is read beyond the limits.
+    is_beyond: AtomicBool,
+}
+
+impl IntakeWait {
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        // A wait that panicked is not polled again: its connection ends.
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves the queue until the reader is polled again.
+    fn leave(&self) {
+        self.lock().take();
+    }
 }
 
 impl LimitedIntake {
-    async fn unless_awaited(&self, allowed: impl Future<Output = ()>) {
-        let mut allowed = pin!(allowed);
-        poll_fn(|cx| match allowed.as_mut().poll(cx) {
-            Poll::Pending if self.awaited.load(Relaxed) => Poll::Ready(()),
-            polled => polled,
-        })
-        .await;
+    fn new(permit: Arc<ConnectionPermit>, awaited: Arc<AtomicBool>) -> Self {
+        Self {
+            permit,
+            awaited,
+            wait: Arc::default(),
+        }
+    }
+
+    /// Waits until the limits allow a step, and takes it. Returns false if a reply is awaited
+    /// instead: the step is then beyond the limits.
+    async fn take(&self, step: Step) -> bool {
+        if self.permit.attempt(step) {
+            return true;
+        }
+        poll_fn(|cx| self.poll_take(step, cx)).await
+    }
+
+    fn poll_take(&self, step: Step, cx: &mut task::Context<'_>) -> Poll<bool> {
+        let mut place = self.wait.lock();
+        let waiting = place.get_or_insert_with(|| {
+            let permit = self.permit.clone();
+            Box::pin(async move { permit.wait(step).await })
+        });
+        let is_taken = waiting.as_mut().poll(cx).is_ready();
+        if !is_taken && !self.awaited.load(Relaxed) {
+            return Poll::Pending;
+        }
+        *place = None;
+        Poll::Ready(is_taken)
     }
 }
 
 impl Intake for LimitedIntake {
     async fn ready(&self) {
-        self.unless_awaited(self.permit.ready()).await;
+        let is_within = self.take(Step::Read).await;
+        self.wait.is_beyond.store(!is_within, Relaxed);
     }
 
     async fn reserve(&self, bytes: usize) {
-        self.unless_awaited(self.permit.reserve(bytes)).await;
+        if !self.take(Step::Reserve(bytes)).await {
+            self.wait.is_beyond.store(true, Relaxed);
+            self.permit.exceed(bytes);
+        }
     }
 
     fn time(&self) -> Option<Duration> {
@@ -173,13 +230,13 @@ impl<P: Programs> Connection<P> {
         mut drains: oneshot::Receiver<()>,
     ) -> io::Result<()> {
         let (reader, mut writer) = stream.into_split();
-        let limited = LimitedIntake {
-            permit: self.permit.clone(),
-            awaited: self.backward.awaited(),
-        };
+        let limited = LimitedIntake::new(self.permit.clone(), self.backward.awaited());
         let max = self.max_record;
         let read = |reader| record::read_next(reader, max, limited.clone());
         let mut reading = pin!(read(record::buffered(reader)));
+        let permit = self.permit.clone();
+        let room = || permit.ready();
+        let mut may_begin = pin!(room());
         let mut side = Side::Open;
         loop {
             self.backward.begin_calls(&mut self.outbox).await;
@@ -195,16 +252,25 @@ impl<P: Programs> Connection<P> {
             // Received calls are served first, so that their replies are sent in one system call.
             tokio::select! {
                 biased;
-                _ = &mut drains, if side == Side::Open => side = Side::Drains,
+                _ = &mut drains, if side == Side::Open => {
+                    side = Side::Drains;
+                    limited.wait.leave();
+                }
                 served = self.handlers.next(), if !self.handlers.is_empty() => self.reply(served),
-                () = self.permit.ready(), if !self.parked.calls.is_empty() => {
-                    if let Some(record) = self.parked.pop() {
-                        self.begin(record).await;
+                () = &mut may_begin, if !self.parked.calls.is_empty() => {
+                    may_begin.set(room());
+                    if let Some(call) = self.parked.pop() {
+                        self.begin(call).await;
                     }
                 }
                 (reader, record) = &mut reading, if reads => {
                     match record? {
-                        Some(record) => self.take(record, side).await?,
+                        Some(record) => {
+                            let permit = self.permit.arrived(record.capacity());
+                            let is_within = !limited.wait.is_beyond.load(Relaxed);
+                            let call = ReceivedCall { record, permit };
+                            self.take(call, side, is_within).await?;
+                        }
                         None => {
                             side = Side::Closed;
                             self.backward.lose_connection(None);
@@ -232,16 +298,15 @@ impl<P: Programs> Connection<P> {
     }
 
     /// Handles a record: a call, or a reply to a backward call.
-    async fn take(&mut self, record: Vec<u8>, side: Side) -> io::Result<()> {
-        if is(&record, MsgType::Reply) {
-            self.permit.arrived();
-            self.backward.answer(record);
+    async fn take(&mut self, call: ReceivedCall, side: Side, is_within: bool) -> io::Result<()> {
+        if is(&call.record, MsgType::Reply) {
+            self.backward.answer(call.record);
         } else if side == Side::Open {
-            let is_allowed = self.backward.is_empty() || self.permit.is_ready();
-            if is_allowed && self.parked.calls.is_empty() {
-                self.begin(record).await;
+            let may_begin = is_within || self.permit.is_ready();
+            if may_begin && self.parked.calls.is_empty() {
+                self.begin(call).await;
             } else {
-                self.park(record)?;
+                self.park(call)?;
             }
         }
         // A draining server accepts no calls.
@@ -249,10 +314,8 @@ impl<P: Programs> Connection<P> {
     }
 
     /// Keeps a call until the limits allow to serve it.
-    fn park(&mut self, record: Vec<u8>) -> io::Result<()> {
-        self.permit.arrived();
-        self.parked.push(record);
-        self.count_outgoing();
+    fn park(&mut self, call: ReceivedCall) -> io::Result<()> {
+        self.parked.push(call);
         let limits = self.permit.limits();
         let limit = if self.parked.calls.len() > limits.calls_per_connection {
             Limit::CallsPerConnection
@@ -266,13 +329,13 @@ impl<P: Programs> Connection<P> {
     }
 
     /// Begins to serve a call. If its handler does not wait, the call is answered at once.
-    async fn begin(&mut self, record: Vec<u8>) {
+    async fn begin(&mut self, call: ReceivedCall) {
+        let ReceivedCall { record, permit } = call;
         self.permit.count_call();
-        let (permit, len) = (&self.permit, record.capacity());
-        let deadline = permit.handler_deadline();
-        let guard = || permit.call(len);
+        let len = record.capacity();
+        let deadline = self.permit.handler_deadline();
+        let guard = || permit.begin();
         let served = self.handlers.begin(record, deadline, guard).await;
-        self.permit.arrived();
         if let Some(served) = served {
             self.reply(served);
         }
@@ -299,11 +362,8 @@ impl<P: Programs> Connection<P> {
         self.count_outgoing();
     }
 
-    /// Counts the unsent bytes, and returns the rest of the budget.
     fn count_outgoing(&self) {
-        self.permit
-            .set_outgoing(self.outbox.memory() + self.parked.bytes);
-        self.permit.trim();
+        self.permit.set_outgoing(self.outbox.memory());
     }
 
     /// Writes without waiting if there are many bytes.

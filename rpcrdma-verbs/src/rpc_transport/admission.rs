@@ -1,21 +1,21 @@
 //! Admission: which peers may connect to a server, and which calls wait for its limits.
 //!
 //! `oncrpc::ServerControl` owns the limits; this module applies them to connections and calls over
-//! RDMA. `LocalServer` must poll `Permit::next` while calls wait, in order. A permit of a waiting
-//! handler (`Place`) must be returned before `trim`. Without the feature `tokio` there are no
-//! limits, and both versions of `Permit` and `CallLimits` must have the same functions.
+//! RDMA. `LocalServer` must poll `Permit::next` while calls wait, in order: the connection may be
+//! the first in a queue. Without the feature `tokio` there are no limits, and both versions of
+//! `Permit` and `CallLimits` must have the same functions.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 #[cfg(feature = "tokio")]
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 #[cfg(feature = "tokio")]
 use std::time::Instant;
 
 #[cfg(feature = "tokio")]
-use oncrpc::{ConnectionPermit, Limit, LimitCounter, ServerControl};
+use oncrpc::{CallPermit, ConnectionPermit, Limit, LimitCounter, ServerControl};
 use oncrpc::{ConnectionStatus, HandlerDeadline, ReceivedMessage};
 use rpcrdma_proto::connection::ServedCallId;
 
@@ -82,17 +82,7 @@ pub(super) struct CallLimits(#[cfg(feature = "tokio")] Option<Arc<ConnectionPerm
 #[derive(Debug, Default)]
 pub(super) struct Place {
     #[cfg(feature = "tokio")]
-    taken: Option<(oncrpc::CallPermit, Weak<ConnectionPermit>)>,
-}
-
-#[cfg(feature = "tokio")]
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some((call, connection)) = self.taken.take() {
-            drop(call);
-            connection.upgrade().inspect(|permit| permit.trim());
-        }
-    }
+    _call: Option<CallPermit>,
 }
 
 /// Ends at a handler's deadline. It wakes nothing: the dispatcher wakes handlers whose time has
@@ -146,15 +136,7 @@ impl CallLimits {
     pub(super) fn wait(&mut self, bytes: usize) -> Place {
         let permit = self.0.take();
         Place {
-            taken: permit.map(|permit| (permit.call(bytes), Arc::downgrade(&permit))),
-        }
-    }
-
-    /// Records the end of a call whose handler did not wait.
-    #[inline]
-    pub(super) fn end(&self) {
-        if let Some(permit) = &self.0 {
-            permit.trim();
+            _call: permit.map(|permit| permit.call(bytes)),
         }
     }
 }
@@ -172,8 +154,6 @@ impl CallLimits {
     pub(super) fn wait(&mut self, _: usize) -> Place {
         Place::default()
     }
-
-    pub(super) fn end(&self) {}
 }
 
 /// The admission of a connection without limits.

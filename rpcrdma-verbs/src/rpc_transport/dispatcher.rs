@@ -178,9 +178,7 @@ impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
 
     fn finish(&mut self) {
         self.place = Place::default();
-        if let Some(call) = self.call.take() {
-            call.limits.end();
-        }
+        self.call = None;
     }
 }
 

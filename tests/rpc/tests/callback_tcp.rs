@@ -18,7 +18,7 @@ use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// A server whose FAIL calls the client's FAIL.
 #[derive(Default)]
@@ -27,7 +27,12 @@ struct Mirror {
     channel: Mutex<Option<Channel>>,
     connections: Mutex<Vec<Option<u64>>>,
     puts: AtomicUsize,
+    /// Lets the PUTs of the key `w` and the FAILs of [`WAITS`] end.
+    go_on: Notify,
 }
+
+/// The FAIL that waits after its call to the client, which gets no answer, has failed.
+const WAITS: u32 = 7;
 
 impl Mirror {
     /// Takes the result of a backward call once it is available.
@@ -42,8 +47,12 @@ impl Service for Mirror {
         Err(RpcError::ProcedureUnavailable)
     }
 
-    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+    async fn put(&self, _: &Context, args: PutArgs<'_>) -> Result<(), RpcError> {
+        let goes_on = self.go_on.notified();
         self.puts.fetch_add(1, Relaxed);
+        if args.key.as_bytes() == b"w" {
+            goes_on.await;
+        }
         Ok(())
     }
 
@@ -51,8 +60,18 @@ impl Service for Mirror {
         let channel = cx.caller();
         *self.channel.lock().unwrap() = Some(channel.clone());
         self.connections.lock().unwrap().push(cx.connection());
-        let result = Client::new(channel).fail(&how).await;
+        let goes_on = self.go_on.notified();
+        let client = Client::new(channel);
+        let call = client.fail(&how);
+        let result = if how == WAITS {
+            call.timeout(Duration::from_millis(50)).await
+        } else {
+            call.await
+        };
         self.results.lock().unwrap().push(result.clone());
+        if how == WAITS {
+            goes_on.await;
+        }
         Ok(result?)
     }
 }
@@ -299,6 +318,155 @@ fn replies_pass_calls_delayed_by_limits() {
         assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
         assert_eq!(server.mirror.puts.load(Relaxed), 2);
         assert!(control.stats().reached(Limit::CallsPerConnection) > 0);
+    });
+}
+
+const MIB: usize = 1 << 20;
+
+/// Returns a PUT of a long value under a key of one letter.
+fn long_put(xid: u32, key: u8, len: usize) -> Vec<u8> {
+    let mut call = put_call(xid, key);
+    call.truncate(call.len() - 4);
+    call.extend_from_slice(&u32::try_from(len).unwrap().to_be_bytes());
+    call.resize(call.len() + len, 7);
+    call
+}
+
+/// Connects a client, and calls FAIL, whose handler waits for an answer of the client. Returns the
+/// connection, and the answer.
+async fn call_and_owe(server: &Running, xid: u32) -> (TcpStream, Vec<u8>) {
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    send_record(&mut client, &fail_call(xid, 9)).await;
+    let call = read_record(&mut client).await;
+    (client, fail_reply(word(&call, 0), 9))
+}
+
+#[test]
+fn a_delayed_call_counts_once() {
+    run(async {
+        let limits = ServerLimits::new().max_calls_per_connection(1);
+        let control = ServerControl::new(limits);
+        let server = serve(&control).await;
+        let (mut client, answer) = call_and_owe(&server, 1).await;
+        send_record(&mut client, &long_put(2, b'w', MIB)).await;
+        // The PUT is delayed when the next record is read.
+        let put = long_put(3, b'a', MIB / 2);
+        let marker = (1 << 31 | u32::try_from(put.len()).unwrap()).to_be_bytes();
+        client.write_all(&marker).await.unwrap();
+        until(|| control.stats().bytes >= MIB + MIB / 2).await;
+        control.set_limits(limits.max_calls_per_connection(2));
+        until(|| control.stats().calls_in_flight == 2).await;
+        let bytes = control.stats().bytes;
+        assert!((MIB + MIB / 2..2 * MIB).contains(&bytes), "{bytes}");
+        server.mirror.go_on.notify_waiters();
+        client.write_all(&put).await.unwrap();
+        send_record(&mut client, &answer).await;
+        for _ in 0..3 {
+            read_record(&mut client).await;
+        }
+        until(|| control.stats().bytes == 0).await;
+    });
+}
+
+/// A call that begins while a record is being read does not change the count of the record.
+#[test]
+fn a_delayed_call_leaves_the_count_of_the_next_record() {
+    run(async {
+        let limits = ServerLimits::new().max_calls_per_connection(1);
+        let control = ServerControl::new(limits);
+        let server = serve(&control).await;
+        let (mut client, _) = call_and_owe(&server, 1).await;
+        send_record(&mut client, &put_call(2, b'w')).await;
+        client.write_all(&[0x80, 0x10, 0, 0, 1]).await.unwrap();
+        until(|| control.stats().bytes >= MIB).await;
+        control.set_limits(limits.max_calls_per_connection(2));
+        until(|| control.stats().calls_in_flight == 2).await;
+        assert!(control.stats().bytes >= MIB);
+        drop(client);
+        until(|| control.stats().bytes < MIB).await;
+    });
+}
+
+/// A record that is read beyond the limits counts, too, and the call in it begins although it is
+/// larger than they are.
+#[test]
+fn calls_beyond_the_limits_count_and_begin() {
+    run(async {
+        let limits = ServerLimits::new().max_calls_per_connection(1);
+        let control = ServerControl::new(limits.max_bytes_per_peer(MIB / 2));
+        let server = serve(&control).await;
+        let (mut client, answer) = call_and_owe(&server, 1).await;
+        let put = long_put(2, b'a', MIB);
+        let marker = (1 << 31 | u32::try_from(put.len()).unwrap()).to_be_bytes();
+        let (half, rest) = put.split_at(put.len() / 2);
+        client.write_all(&[&marker, half].concat()).await.unwrap();
+        until(|| control.stats().bytes >= MIB).await;
+        client.write_all(rest).await.unwrap();
+        send_record(&mut client, &answer).await;
+        let replies = [
+            read_record(&mut client).await,
+            read_record(&mut client).await,
+        ];
+        assert_eq!(replies.map(|reply| word(&reply, 0)), [1, 2]);
+        until(|| control.stats().bytes == 0).await;
+    });
+}
+
+/// A call that was read beyond the limits waits for them, also when no answer is owed any more.
+#[test]
+fn a_call_beyond_the_limits_waits_after_the_last_answer() {
+    run(async {
+        let control = ServerControl::new(ServerLimits::new().max_calls_per_connection(2));
+        let server = serve(&control).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &put_call(1, b'w')).await;
+        send_record(&mut client, &fail_call(2, WAITS)).await;
+        read_record(&mut client).await;
+        // The server reads on, as it waits for an answer.
+        let put = put_call(3, b'a');
+        let marker = (1 << 31 | u32::try_from(put.len()).unwrap()).to_be_bytes();
+        client.write_all(&marker).await.unwrap();
+        server.mirror.result().await.unwrap_err();
+        client.write_all(&put).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(server.mirror.puts.load(Relaxed), 1);
+        server.mirror.go_on.notify_waiters();
+        for _ in 0..3 {
+            read_record(&mut client).await;
+        }
+        assert_eq!(server.mirror.puts.load(Relaxed), 2);
+    });
+}
+
+/// A connection that drains reads no more, and leaves the queue for the limits to others.
+#[test]
+fn a_draining_connection_leaves_the_queue() {
+    run(async {
+        let limits = ServerLimits::new().max_bytes_per_peer(2 * MIB);
+        let control = ServerControl::new(limits.handler_time(None));
+        let [draining, other] = [serve(&control).await, serve(&control).await];
+        let (mut first, answer) = call_and_owe(&draining, 1).await;
+        send_record(&mut first, &put_call(2, b'w')).await;
+        send_record(&mut first, &answer).await;
+        assert_eq!(word(&read_record(&mut first).await, 0), 1);
+        // All of the memory.
+        let mut long = TcpStream::connect(other.address).await.unwrap();
+        let marker = [0x80, 0x20, 0, 0];
+        long.write_all(&marker).await.unwrap();
+        until(|| control.stats().bytes >= 2 * MIB).await;
+        // It waits for memory while its handler waits.
+        let before = control.stats().reached(Limit::BytesPerPeer);
+        first.write_all(&marker).await.unwrap();
+        until(|| control.stats().reached(Limit::BytesPerPeer) > before).await;
+        drop(draining.end);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(long);
+        let mut last = TcpStream::connect(other.address).await.unwrap();
+        send_record(&mut last, &long_put(3, b'a', MIB)).await;
+        assert_eq!(word(&read_record(&mut last).await, 0), 3);
+        draining.mirror.go_on.notify_waiters();
+        assert_eq!(word(&read_record(&mut first).await, 0), 2);
+        draining.task.await.unwrap();
     });
 }
 
