@@ -1,7 +1,8 @@
 //! A keyed hash of long messages. The standard library's hash takes a millisecond for 1 MiB.
 //!
 //! `reply_cache` takes calls with equal hashes and lengths, of one caller and with one XID, for the
-//! same call, and compares no bytes. It relies on a hash that does not depend on the boundaries of
+//! same call, and compares no bytes. Its tables take the hash as it is: what distinguishes callers
+//! must be among the bytes. It relies on a hash that does not depend on the boundaries of
 //! the pieces, since a retransmission may transfer its items in another way. Each [`KeyedHash`] has
 //! a key of its own: its hashes mean nothing to another.
 
@@ -16,7 +17,9 @@ const STRIDE: usize = 16 * LANES;
 /// Hashes with a random key. Each block of 16 bytes is multiplied with the hash of the blocks
 /// before, as in wyhash, and the standard library's hash takes the outcome.
 ///
-/// It distinguishes the calls of one client. A client that finds a collision harms only itself.
+/// The key is secret, and no hash leaves the process, so that a client cannot choose messages of
+/// equal hashes. It distinguishes the calls of one client: a client that finds a collision by chance
+/// harms only itself.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedHash {
     finish: RandomState,

@@ -11,7 +11,7 @@ mod shard;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -116,21 +116,24 @@ impl ReplyCache {
         message: &ReceivedMessage,
     ) -> Option<Key> {
         let address = peer.address.filter(|_| !self.0.is_off)?;
-        // A retransmission may transfer its items in another way.
-        let (hash, len) = match message.pieces() {
-            None => self.0.hasher.hash([message.stream()]),
-            Some(pieces) => self.0.hasher.hash(pieces),
-        };
         let port = match peer.status {
             Some(_) => 0,
             None => address.port(),
         };
+        let address = SocketAddr::new(address.ip().to_canonical(), port);
+        let caller = caller_bytes(address);
+        let hasher = &self.0.hasher;
+        // A retransmission may transfer its items in another way.
+        let (hash, len) = match message.pieces() {
+            None => hasher.hash([&caller[..], message.stream()]),
+            Some(pieces) => hasher.hash(std::iter::once(&caller[..]).chain(pieces)),
+        };
         Some(Key {
-            address: SocketAddr::new(address.ip().to_canonical(), port),
+            address,
             transport: peer.transport,
             xid: header.xid,
             procedure: [header.program, header.version, header.number],
-            len,
+            len: len - caller.len(),
             hash,
             number: 0,
         })
@@ -171,10 +174,25 @@ impl ReplyCache {
     }
 
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
-        let number = key.hash % self.0.shards.len() as u64;
+        // The tables of a shard use the other bits.
+        let number = (key.hash >> 32) % self.0.shards.len() as u64;
         // There is at least one shard, and the number is less than their count.
         &self.0.shards[usize::try_from(number).unwrap_or(0)]
     }
+}
+
+/// Returns what a hash covers of a caller, so that equal calls of many callers have different
+/// hashes.
+fn caller_bytes(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = [0; 18];
+    let (to_ip, to_port) = bytes.split_at_mut(16);
+    to_ip.copy_from_slice(&ip.octets());
+    to_port.copy_from_slice(&address.port().to_be_bytes());
+    bytes
 }
 
 impl Default for ReplyCache {

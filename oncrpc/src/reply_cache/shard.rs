@@ -6,6 +6,7 @@
 //! runs: `begin` and `finish` call `expire`.
 
 use std::collections::{HashMap, VecDeque, hash_map};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -19,9 +20,9 @@ use crate::service::ConnectionStatus;
 pub(super) struct Shard {
     /// The bounds of this shard.
     config: ReplyCacheConfig,
-    pub(super) entries: HashMap<Key, Entry>,
+    pub(super) entries: Table<Entry>,
     /// The callers of equal calls that arrived over several connections, by keys without a number.
-    pub(super) callers: HashMap<Key, Vec<ByConnection>>,
+    pub(super) callers: Table<Vec<ByConnection>>,
     next_call: u64,
     /// The replies, the oldest first.
     pub(super) order: VecDeque<(Instant, Key)>,
@@ -31,18 +32,51 @@ pub(super) struct Shard {
     created: Instant,
 }
 
+/// A table of calls.
+type Table<V> = HashMap<Key, V, BuildHasherDefault<HashOfKey>>;
+
 /// Identifies a call.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(super) address: SocketAddr,
     pub(super) transport: &'static str,
     pub(super) xid: u32,
     pub(super) procedure: [u32; 3],
     pub(super) len: usize,
+    /// A keyed hash of the caller and the call.
     pub(super) hash: u64,
     /// Distinguishes equal calls that arrived over several connections, if a caller is identified
     /// by its connection; otherwise 0.
     pub(super) number: u64,
+}
+
+impl Hash for Key {
+    /// Passes on the hash that the key has: its own key is secret, so that no peer can choose keys
+    /// of equal hashes. Another number is another hash.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+/// Returns the hash that a [`Key`] passes on.
+#[derive(Default)]
+pub(super) struct HashOfKey(u64);
+
+impl Hasher for HashOfKey {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // A key writes one number.
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
 }
 
 /// The caller of a call, identified by its connection.
@@ -108,8 +142,8 @@ impl Shard {
     pub(super) fn new(config: ReplyCacheConfig) -> Self {
         Self {
             config,
-            entries: HashMap::new(),
-            callers: HashMap::new(),
+            entries: Table::default(),
+            callers: Table::default(),
             next_call: 0,
             order: VecDeque::new(),
             bytes: 0,

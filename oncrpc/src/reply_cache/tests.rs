@@ -1,10 +1,12 @@
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::pin::pin;
 use std::task::Waker;
 use std::time::Duration;
 
 use xdrgen_runtime::{Item, Matching, ReceivedItem, SharedBytes, Sink as _};
 
-use super::shard::OVERHEAD;
+use super::shard::{HashOfKey, OVERHEAD};
 use super::*;
 use crate::auth::Credentials;
 
@@ -285,4 +287,26 @@ fn replies_expire() {
     execute(&cache, key, 1);
     assert!(!is_done(&cache, key));
     assert_eq!(cache.stats().expired, 1);
+}
+
+/// The tables take the hash of a key as it is. So a peer must not be able to make keys with equal
+/// hashes, such as those of one call over many connections.
+#[test]
+fn equal_calls_of_many_callers_have_different_hashes() {
+    let cache = ReplyCache::default();
+    let mut hashes: HashSet<_> = (0..1000)
+        .map(|port| hash_of(&key(&cache, port, 5, b"call")))
+        .collect();
+    let call = key(&cache, 1000, 5, b"call");
+    hashes.extend((0..1000).map(|number| hash_of(&Key { number, ..call })));
+    assert_eq!(hashes.len(), 2000);
+    // The tables use the lowest bits, and those of one shard must differ in them.
+    let of_shard = (0..16_000).map(|port| key(&cache, port, 5, b"call"));
+    let of_shard = of_shard.filter(|key| std::ptr::eq(cache.shard(key), &cache.0.shards[0]));
+    let lowest: HashSet<_> = of_shard.map(|key| hash_of(&key) % 16).collect();
+    assert_eq!(lowest.len(), 16);
+}
+
+fn hash_of(key: &Key) -> u64 {
+    BuildHasherDefault::<HashOfKey>::default().hash_one(key)
 }
