@@ -132,7 +132,7 @@ impl Budget {
         Self {
             connections: Places::new(limits.connections, Limit::Connections),
             calls: Pool::new(limits.calls, Limit::Calls),
-            units: Pool::new(limits.bytes / UNIT, Limit::Bytes),
+            units: Pool::new(max_units(limits.bytes), Limit::Bytes),
             held: 0.into(),
         }
     }
@@ -141,7 +141,7 @@ impl Budget {
         Self {
             connections: Places::new(limits.connections_per_peer, Limit::ConnectionsPerPeer),
             calls: Pool::new(limits.calls_per_peer, Limit::CallsPerPeer),
-            units: Pool::new(limits.bytes_per_peer / UNIT, Limit::BytesPerPeer),
+            units: Pool::new(max_units(limits.bytes_per_peer), Limit::BytesPerPeer),
             held: 0.into(),
         }
     }
@@ -150,7 +150,7 @@ impl Budget {
     pub(crate) fn replace_of_all(&self, limits: &ServerLimits) {
         self.connections.max.store(limits.connections, Relaxed);
         self.calls.set_max(limits.calls);
-        self.units.set_max(limits.bytes / UNIT);
+        self.units.set_max(max_units(limits.bytes));
     }
 
     /// Replaces the limits of a peer.
@@ -158,7 +158,7 @@ impl Budget {
         let connections = limits.connections_per_peer;
         self.connections.max.store(connections, Relaxed);
         self.calls.set_max(limits.calls_per_peer);
-        self.units.set_max(limits.bytes_per_peer / UNIT);
+        self.units.set_max(max_units(limits.bytes_per_peer));
     }
 
     /// Takes a place for a connection.
@@ -171,6 +171,12 @@ impl Budget {
             Err(_) => Err(*limit),
         }
     }
+}
+
+/// Returns the number of units of a limit: enough for its bytes, and at least one, as no units would
+/// be no limit.
+fn max_units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT).max(1)
 }
 
 impl Places {

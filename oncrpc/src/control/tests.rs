@@ -327,6 +327,20 @@ fn a_message_that_is_larger_than_the_budget_is_not_refused_for_ever() {
     assert!(is_ready(other.wait(Step::Reserve(1 << 20))));
 }
 
+/// Limits are rounded up to units of 4 KiB, and the least is one.
+#[test]
+fn limits_below_a_unit_are_limits() {
+    for (max, fits) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
+        let control = ServerControl::new(ServerLimits::new().max_bytes(max));
+        let admit = |host| control.admit(&request(host, 700)).unwrap();
+        let (one, other) = (admit(1), admit(2));
+        assert!(is_ready(one.wait(Step::Reserve(OWN + fits))));
+        assert!(!is_ready(other.wait(Step::Reserve(OWN + 1))), "{max}");
+        drop(one.arrived(0));
+        assert!(is_ready(other.wait(Step::Reserve(OWN + 1))));
+    }
+}
+
 /// Unread results block only their own connection.
 #[test]
 fn a_connection_is_full_of_its_own_replies() {
@@ -378,11 +392,9 @@ fn short_calls_in_flight_keep_nothing_of_long_ones() {
     let control = ServerControl::new(ServerLimits::new().max_bytes_per_peer(4 * MIB));
     let admit = |port| control.admit(&request(1, port)).unwrap();
     let (one, other) = (admit(700), admit(701));
-    let short = [(); 9].map(|()| one.call(100));
-    assert!(is_ready(one.wait(Step::Reserve(MIB))));
-    let long = one.arrived(MIB).begin();
-    drop((short, long));
     let _short = one.call(100);
+    assert!(is_ready(one.wait(Step::Reserve(MIB))));
+    drop(one.arrived(MIB).begin());
     assert!(is_ready(other.wait(Step::Reserve(4 * MIB))));
 }
 
