@@ -13,8 +13,10 @@ use xdrgen_runtime::{Decode as _, Decoder, Encode as _, Error, ErrorKind, Limits
 use crate::auth::Credentials;
 use crate::client_security::SecurityError;
 use crate::header::ReplyStatus;
-use crate::message::{Body, OutgoingReply, ReceivedMessage, padding};
-use crate::protocol::{AcceptedReplyData, CallBody, OpaqueAuth, ReplyBody, RpcMsg, RpcMsgBody};
+use crate::message::{Body, OutgoingReply, ReceivedMessage, padding, word};
+use crate::protocol::{
+    AcceptedReplyData, CallBody, OpaqueAuth, RPC_VERSION, ReplyBody, RpcMsg, RpcMsgBody,
+};
 use crate::service::Peer;
 
 /// A security flavor at the server. [`Router::security`](crate::Router::security) adds it.
@@ -109,6 +111,10 @@ pub(crate) fn open(
     message: &ReceivedMessage,
     peer: &Peer,
 ) -> CheckedCall {
+    // What follows another version may have another meaning (RFC 5531, section 9).
+    if word(message.stream(), 2) != Some(RPC_VERSION) {
+        return CheckedCall::Plain;
+    }
     let (items, limits) = (message.item_list(), Limits::DEFAULT);
     let Ok(mut d) = Decoder::with_items(&items, &limits) else {
         return CheckedCall::Plain;
@@ -240,4 +246,45 @@ fn with_verifier(mut reply: OutgoingReply, xid: u32, verifier: Verifier) -> Outg
     };
     reply.header.splice(VERIFIER, encoded);
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::BackwardError;
+
+    #[derive(Debug)]
+    struct Never;
+
+    impl ServerSecurity for Never {
+        fn flavor(&self) -> u32 {
+            6
+        }
+
+        fn accept(&self, _: &ProtectedCall<'_>) -> Result<Acceptance, ReplyStatus> {
+            Ok(Acceptance::Drop)
+        }
+    }
+
+    /// Another version of RPC may have another meaning for what follows (RFC 5531, section 9).
+    #[test]
+    fn flavors_see_only_calls_of_this_version_of_rpc() {
+        let peer = Peer {
+            address: None,
+            transport: "tcp",
+            memory: None,
+            caller: Err(BackwardError::Transport),
+            status: None,
+        };
+        let flavors: [Arc<dyn ServerSecurity>; 1] = [Arc::new(Never)];
+        let open = |version| {
+            let words = [9, 0, version, 1, 2, 3, 6, 0, 6, 0_u32];
+            let call = words.map(u32::to_be_bytes).concat();
+            super::open(&flavors, &ReceivedMessage::whole(call.into()), &peer)
+        };
+        assert!(matches!(open(2), CheckedCall::Answered(None)));
+        for version in [0, 1, 3] {
+            assert!(matches!(open(version), CheckedCall::Plain), "{version}");
+        }
+    }
 }
