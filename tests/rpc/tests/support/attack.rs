@@ -4,6 +4,7 @@
 //! their own. While they attack and while they do not, in turns, another client measures how long
 //! its calls take.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -140,14 +141,20 @@ fn on_this_thread(future: impl Future<Output = ()>) {
 
 /// A connection of the peer that attacks, which cuts it when it ends. The system buffers little.
 pub async fn hostile(server: SocketAddr) -> TcpStream {
+    let connected = try_hostile(server).await;
+    connected.unwrap_or_else(|error| panic!("can't connect: {error}"))
+}
+
+/// The same, or the error of a server that rejects it.
+pub async fn try_hostile(server: SocketAddr) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
     socket.set_recv_buffer_size(8192).unwrap();
-    let stream = socket.connect(server).await.unwrap();
-    stream.set_nodelay(true).unwrap();
+    let stream = socket.connect(server).await?;
+    stream.set_nodelay(true)?;
     let linger = Some(Duration::ZERO);
-    SockRef::from(&stream).set_linger(linger).unwrap();
-    stream
+    SockRef::from(&stream).set_linger(linger)?;
+    Ok(stream)
 }
 
 /// Attacks on a thread of its own until it is dropped.
