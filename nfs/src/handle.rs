@@ -1,10 +1,11 @@
 //! File handles (RFC 1813, section 2.5, nfs_fh3).
 //!
 //! This module limits the length of a handle. `memory::tree` and `host::handles` define the content
-//! of their handles. Equality and hashes include the unused bytes, so every constructor must fill
-//! them with zeros: the caches and queues of `host` have handles as keys.
+//! of their handles. Equality includes the unused bytes, so every constructor must fill them with
+//! zeros: the caches and queues of `host` have handles as keys.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use oncrpc::xdr::{Opaque, OpaqueBuf};
 
@@ -17,7 +18,7 @@ const MAX: usize = FHSIZE as usize;
 ///
 /// A client may send any bytes as a handle. A file system replies NFS3ERR_BADHANDLE or
 /// NFS3ERR_STALE to bytes that it has not issued as a handle.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FileHandle {
     len: u8,
     bytes: [u8; MAX],
@@ -38,13 +39,19 @@ impl FileHandle {
     /// # Errors
     /// Returns NFS3ERR_BADHANDLE if there are more than 64 bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, Nfsstat3> {
-        let mut handle = Self {
-            len: u8::try_from(bytes.len()).map_err(|_| Nfsstat3::Badhandle)?,
-            bytes: [0; MAX],
-        };
-        let place = handle.bytes.get_mut(..bytes.len());
-        place.ok_or(Nfsstat3::Badhandle)?.copy_from_slice(bytes);
-        Ok(handle)
+        Self::of_parts(&[bytes]).ok_or(Nfsstat3::Badhandle)
+    }
+
+    /// Creates a handle of the bytes of all parts. Returns `None` if there are more than 64 bytes.
+    pub(crate) fn of_parts(parts: &[&[u8]]) -> Option<Self> {
+        let (mut bytes, mut len) = ([0; MAX], 0);
+        for part in parts {
+            let end = len + part.len();
+            bytes.get_mut(len..end)?.copy_from_slice(part);
+            len = end;
+        }
+        let len = u8::try_from(len).ok()?;
+        Some(Self { len, bytes })
     }
 
     /// Creates a handle of 16 bytes.
@@ -72,6 +79,13 @@ impl FileHandle {
         owned::NfsFh3 {
             data: OpaqueBuf::new(self.as_bytes().to_vec()).unwrap_or_default(),
         }
+    }
+}
+
+/// Hashes the used bytes alone, which are less than half of all in most handles.
+impl Hash for FileHandle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 

@@ -31,9 +31,11 @@ use crate::wcc::Wcc;
 
 /// The maximum attempts of CREATE while other processes create and remove the name.
 const MAX_TRIES: usize = 8;
+/// A new file with a name. It is open for reading, whatever its mode is: the server keeps it open,
+/// and the host cannot execute a file that is open for writing.
 const CREATE: OFlags = OFlags::CREATE
     .union(OFlags::EXCL)
-    .union(OFlags::WRONLY)
+    .union(OFlags::RDONLY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
@@ -116,13 +118,13 @@ impl Tree {
             let made = self.identity.run_as(caller, || create(dir))?;
             let made = made.map_err(status_without_perm)?;
             let made = self.apply_to_new(caller, made, new)?;
-            self.finish(dir, &made)
+            self.finish(caller, dir, &made)
         })
     }
 
     /// Brings a new name to stable storage, and returns the object.
-    fn finish(&self, dir: &ObjectFd, made: &ObjectFd) -> FsResult<Object> {
-        self.sync_change(dir)?;
+    fn finish(&self, caller: &Caller, dir: &ObjectFd, made: &ObjectFd) -> FsResult<Object> {
+        self.sync_change(caller, dir)?;
         self.object_to_use(made)
     }
 
@@ -185,7 +187,7 @@ impl Tree {
                 self.create_exclusive(caller, dir, name, *verifier)?
             }
         };
-        self.finish(dir, &made).map(Made::Object)
+        self.finish(caller, dir, &made).map(Made::Object)
     }
 
     /// Sets the size of the file that a name in a directory belongs to, under the locks of both.
@@ -208,24 +210,10 @@ impl Tree {
                 return Err(Nfsstat3::Fbig);
             }
             self.set_size(caller, file, size)?;
-            self.sync_change(file)?;
+            self.sync_change(caller, file)?;
             let resized = ObjectFd::new(file.fd.clone()).map_err(status)?;
-            self.finish(dir, &resized)
+            self.finish(caller, dir, &resized)
         })
-    }
-
-    /// Opens a new file as its creator. Returns the object, and the file open for writing.
-    fn create_file(
-        &self,
-        caller: &Caller,
-        open: impl FnOnce() -> Result<OwnedFd, Errno>,
-    ) -> FsResult<(ObjectFd, OwnedFd)> {
-        let made = self.identity.run_as(caller, || {
-            let opened = open()?;
-            let object = ObjectFd::new(self.reopen(&opened, OFlags::PATH)?)?;
-            Ok((object, opened))
-        })?;
-        made.map_err(create_status)
     }
 
     /// Opens a file that does not exist, without permissions and with these times.
@@ -259,8 +247,9 @@ impl Tree {
         new: &Sattr3,
     ) -> FsResult<ObjectFd> {
         let mode = mode_or(new, 0o600);
-        let (made, _) = self.create_file(caller, || openat(&dir.fd, name, CREATE, mode))?;
-        self.apply_to_new(caller, made, new)
+        let create = || ObjectFd::new(openat(&dir.fd, name, CREATE, mode)?);
+        let made = self.identity.run_as(caller, create)?;
+        self.apply_to_new(caller, made.map_err(create_status)?, new)
     }
 
     /// Opens the existing object with the name of a file to create.
@@ -277,7 +266,12 @@ impl Tree {
         verifier: [u8; 8],
     ) -> FsResult<ObjectFd> {
         let times = verifier_times(verifier);
-        match self.create_file(caller, || self.open_with_times((dir, name), &times)) {
+        let made = self.identity.run_as(caller, || {
+            let opened = self.open_with_times((dir, name), &times)?;
+            let object = ObjectFd::new(self.reopen(&opened, OFlags::PATH)?)?;
+            Ok((object, opened))
+        })?;
+        match made.map_err(create_status) {
             Ok((made, opened)) => {
                 // Its mode does not let every server open it again.
                 self.sync_opened(&opened)?;

@@ -14,17 +14,15 @@ use super::key::HandleKey;
 use super::sys::KernelHandle;
 use crate::file_system::FsResult;
 use crate::handle::FileHandle;
-use crate::nfs3::{FHSIZE, Nfsstat3};
+use crate::nfs3::Nfsstat3;
 
 const BY_KERNEL: u8 = 0x10;
 const BY_TABLE: u8 = 0x11;
 /// The bytes of the code.
 const CODE: usize = 8;
-/// The maximum bytes of a kernel handle.
-const MAX: usize = FHSIZE as usize - 1 - 8 - 4 - CODE;
 
 /// The identity of an object within an export.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HandleContent {
     /// The kernel's handle of the object.
     Kernel(KernelHandle),
@@ -45,24 +43,23 @@ pub(super) struct Handles {
 impl Handles {
     /// Returns the handle of an object, or `None` if it would be too long.
     pub(super) fn encode(&self, inner: &HandleContent) -> Option<FileHandle> {
-        let mut bytes = Vec::with_capacity(FHSIZE as usize);
         match inner {
-            HandleContent::Kernel(handle) if handle.bytes.len() > MAX => return None,
             HandleContent::Kernel(handle) => {
-                bytes.push(BY_KERNEL);
-                bytes.extend(self.export.to_be_bytes());
-                bytes.extend(handle.kind.to_be_bytes());
-                bytes.extend(&handle.bytes);
+                let (export, kind) = (self.export.to_be_bytes(), handle.kind().to_be_bytes());
+                self.sign(&[&[BY_KERNEL], &export, &kind, handle.as_bytes()])
             }
             HandleContent::Number(number) => {
-                bytes.push(BY_TABLE);
-                bytes.extend(self.start.to_be_bytes());
-                bytes.extend(number.to_be_bytes());
+                let (start, number) = (self.start.to_be_bytes(), number.to_be_bytes());
+                self.sign(&[&[BY_TABLE], &start, &number])
             }
         }
-        let code = self.key.code(&bytes);
-        bytes.extend(code.to_be_bytes());
-        FileHandle::new(&bytes).ok()
+    }
+
+    /// Returns the handle of parts, with their code.
+    fn sign(&self, parts: &[&[u8]]) -> Option<FileHandle> {
+        let unsigned = FileHandle::of_parts(parts)?;
+        let code = self.key.code(unsigned.as_bytes()).to_be_bytes();
+        FileHandle::of_parts(&[unsigned.as_bytes(), &code])
     }
 
     /// Returns true if a valid handle contains a kernel handle.
@@ -83,11 +80,8 @@ impl Handles {
         let (inner, known) = match *form {
             BY_KERNEL => {
                 let (kind, bytes) = rest.split_first_chunk::<4>().ok_or(bad)?;
-                let (kind, bytes) = (i32::from_be_bytes(*kind), bytes.to_vec());
-                (
-                    HandleContent::Kernel(KernelHandle { kind, bytes }),
-                    self.export,
-                )
+                let kernel = KernelHandle::new(i32::from_be_bytes(*kind), bytes).ok_or(bad)?;
+                (HandleContent::Kernel(kernel), self.export)
             }
             BY_TABLE => {
                 let number = <[u8; 8]>::try_from(rest).map_err(|_| bad)?;
@@ -108,6 +102,10 @@ impl Handles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nfs3::FHSIZE;
+
+    /// The maximum bytes of a kernel handle.
+    const MAX: usize = FHSIZE as usize - 1 - 8 - 4 - CODE;
 
     fn handles() -> Handles {
         Handles {
@@ -118,10 +116,7 @@ mod tests {
     }
 
     fn kernel(len: usize) -> HandleContent {
-        HandleContent::Kernel(KernelHandle {
-            kind: -7,
-            bytes: vec![9; len],
-        })
+        HandleContent::Kernel(KernelHandle::new(-7, &vec![9; len]).unwrap())
     }
 
     #[test]

@@ -6,16 +6,15 @@
 //! and COMMIT take no lock. In place, `with` fails before any change if another thread has the
 //! lock.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::in_place;
 use super::table::Id;
 use crate::file_system::FsResult;
 
-/// The locks that are held or waited for.
+/// The locks that are held or waited for: not more than threads.
 #[derive(Debug, Default)]
-pub(super) struct Locks(Mutex<HashMap<Id, Arc<Mutex<()>>>>);
+pub(super) struct Locks(Mutex<Vec<(Id, Arc<Mutex<()>>)>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,24 +23,36 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Locks {
     /// Runs work with exclusive access to an object. Fails in place, if another thread has it.
     pub(super) fn with<T>(&self, id: Id, work: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
-        let mutex = lock(&self.0).entry(id).or_default().clone();
+        let mutex = self.of(id);
         let done = in_place::lock(&mutex).and_then(|_guard| work());
         let mut all = lock(&self.0);
-        // One reference is here and one in the map, which is locked: no other thread has or gets
+        // One reference is here and one in the list, which is locked: no other thread has or gets
         // one.
-        if Arc::strong_count(&mutex) == 2 {
-            all.remove(&id);
+        if Arc::strong_count(&mutex) == 2
+            && let Some(at) = all.iter().position(|(of, _)| *of == id)
+        {
+            all.swap_remove(at);
         }
         done
+    }
+
+    /// Returns the lock of an object.
+    fn of(&self, id: Id) -> Arc<Mutex<()>> {
+        let mut all = lock(&self.0);
+        if let Some((_, mutex)) = all.iter().find(|(of, _)| *of == id) {
+            return mutex.clone();
+        }
+        let mutex = Arc::<Mutex<()>>::default();
+        all.push((id, mutex.clone()));
+        mutex
     }
 
     /// Returns true if work waits for exclusive access to an object that other work has.
     #[cfg(test)]
     pub(super) fn is_awaited(&self, id: Id) -> bool {
-        let all = lock(&self.0);
-        // The map has one reference, and each work has one.
-        all.get(&id)
-            .is_some_and(|mutex| Arc::strong_count(mutex) > 2)
+        // The list has one reference, and each work has one.
+        let is_awaited = |(of, mutex): &(Id, Arc<_>)| *of == id && Arc::strong_count(mutex) > 2;
+        lock(&self.0).iter().any(is_awaited)
     }
 
     /// Runs work with exclusive access to two objects.

@@ -63,11 +63,17 @@ impl Tree {
     /// name.
     fn forget_if_gone(&self, removed: &Stat) {
         let id = attributes::id(removed);
-        // Only what is kept open of the object has to be closed.
         let has_name = |kept| fstat(kept).is_ok_and(|stat| stat.st_nlink > 0);
         let is_directory = attributes::kind(removed) == FileType::Directory;
-        if is_directory || !self.kept(id).is_some_and(has_name) {
-            self.forget(id);
+        let had_another = removed.st_nlink > 1 && !is_directory;
+        if had_another && self.kept(id).is_some_and(has_name) {
+            return;
+        }
+        // If the file got another name meanwhile, these are opened again.
+        self.close(id);
+        let is_gone = |kept| is_directory || !has_name(kept);
+        if self.needed(id).is_some_and(is_gone) {
+            self.forget_needed(id);
         }
     }
 
@@ -99,7 +105,7 @@ impl Tree {
             let removed = self.identity.run_as(caller, unlink)?;
             removed.map_err(remove_status)?;
             found.iter().for_each(|found| self.forget_if_gone(found));
-            self.sync_change(dir)
+            self.sync_change(caller, dir)
         })
     }
 
@@ -126,8 +132,8 @@ impl Tree {
             self.forget_if_replaced(&to, new, replaced);
             // The target first: if the machine fails in between, a file with two names is better
             // than one without.
-            self.sync_change(&to)?;
-            self.sync_change(&from)
+            self.sync_change(caller, &to)?;
+            self.sync_change(caller, &from)
         })
     }
 
@@ -162,7 +168,7 @@ impl Tree {
                 linkat(descriptors, number, &dir.fd, name, flags)
             })?;
             linked.map_err(status_without_perm)?;
-            self.sync_change(dir)
+            self.sync_change(caller, dir)
         })
     }
 }

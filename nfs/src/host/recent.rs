@@ -6,10 +6,14 @@
 //! once when a client removes the last name, and after these seconds when a process of the host
 //! removes it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::fmt;
+use std::hash::{Hash, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use lru::LruCache;
 
 use super::in_place;
 use super::table::Id;
@@ -18,67 +22,102 @@ use super::table::Id;
 pub(super) const KEPT: Duration = Duration::from_secs(2);
 
 /// Recently used values by their keys. Each key belongs to an object.
-#[derive(Debug)]
 pub(super) struct RecentCache<K, V> {
     entries: Mutex<Entries<K, V>>,
     limit: usize,
 }
 
-#[derive(Debug)]
 struct Entries<K, V> {
-    by_key: HashMap<K, Entry<V>>,
-    by_object: HashMap<Id, Vec<K>>,
-    /// The keys in the order of their last use.
-    by_use: BTreeMap<u64, K>,
-    /// The number of uses so far.
-    now: u64,
+    /// In the order of their last use. `RecentCache` limits the number.
+    by_key: LruCache<K, Entry<V>, RandomState>,
+    by_object: HashMap<Id, Keys<K>>,
 }
 
-#[derive(Debug)]
 struct Entry<V> {
     object: Id,
     value: V,
-    used: u64,
     at: Instant,
+}
+
+/// The keys of an object: most objects have one.
+enum Keys<K> {
+    One(K),
+    Several(Vec<K>),
+}
+
+impl<K: Clone + Eq> Keys<K> {
+    fn as_slice(&self) -> &[K] {
+        match self {
+            Self::One(key) => std::slice::from_ref(key),
+            Self::Several(keys) => keys,
+        }
+    }
+
+    fn add(&mut self, key: K) {
+        match self {
+            Self::One(first) => *self = Self::Several(vec![first.clone(), key]),
+            Self::Several(keys) => keys.push(key),
+        }
+    }
+
+    /// Removes a key. Returns true if none is left.
+    fn remove(&mut self, key: &K) -> bool {
+        match self {
+            Self::One(only) => only == key,
+            Self::Several(keys) => {
+                keys.retain(|other| other != key);
+                keys.is_empty()
+            }
+        }
+    }
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Entries<K, V> {
     fn remove(&mut self, key: &K) -> Option<V> {
-        let entry = self.by_key.remove(key)?;
-        self.by_use.remove(&entry.used);
-        if let Some(keys) = self.by_object.get_mut(&entry.object) {
-            keys.retain(|other| other != key);
-            if keys.is_empty() {
-                self.by_object.remove(&entry.object);
-            }
-        }
+        let entry = self.by_key.pop(key)?;
+        self.unlink(key, entry.object);
         Some(entry.value)
     }
 
     fn touch(&mut self, key: &K, at: Instant) -> Option<V> {
         let entry = self.by_key.get_mut(key)?;
-        // The key moves from its earlier use to this one.
-        let key = self.by_use.remove(&entry.used)?;
-        self.now += 1;
-        (entry.used, entry.at) = (self.now, at);
-        self.by_use.insert(self.now, key);
+        entry.at = at;
         Some(entry.value.clone())
     }
 
-    fn add(&mut self, key: K, entry: Entry<V>) {
-        self.by_use.insert(entry.used, key.clone());
-        let of_object = self.by_object.entry(entry.object).or_default();
-        of_object.push(key.clone());
-        self.by_key.insert(key, entry);
+    /// Adds a value, and returns the one that it replaces.
+    fn add(&mut self, key: K, entry: Entry<V>) -> Option<V> {
+        let object = entry.object;
+        let replaced = self.by_key.put(key.clone(), entry);
+        if replaced.as_ref().is_some_and(|old| old.object == object) {
+            return replaced.map(|old| old.value);
+        }
+        if let Some(old) = &replaced {
+            self.unlink(&key, old.object);
+        }
+        match self.by_object.entry(object) {
+            Occupied(mut keys) => keys.get_mut().add(key),
+            Vacant(none) => drop(none.insert(Keys::One(key))),
+        }
+        replaced.map(|old| old.value)
+    }
+
+    /// Removes a key from those of an object.
+    fn unlink(&mut self, key: &K, object: Id) {
+        if let Some(keys) = self.by_object.get_mut(&object)
+            && keys.remove(key)
+        {
+            self.by_object.remove(&object);
+        }
     }
 
     /// Removes the oldest value if it is older than `KEPT`, or if there are more than `limit`. In
     /// place only the limit counts: closing takes time.
     fn take_oldest(&mut self, at: Instant, limit: usize) -> Option<V> {
-        let key = self.by_use.values().next()?.clone();
-        let used = self.by_key.get(&key)?.at;
-        let is_old = at.saturating_duration_since(used) > KEPT && !in_place::is_running();
+        let (key, oldest) = self.by_key.peek_lru()?;
+        let is_old = at.saturating_duration_since(oldest.at) > KEPT && !in_place::is_running();
         if is_old || self.by_key.len() > limit {
+            let key = key.clone();
             return self.remove(&key);
         }
         None
@@ -89,10 +128,8 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
     /// Creates a store of at most `limit` values.
     pub(super) fn new(limit: usize) -> Self {
         let entries = Entries {
-            by_key: HashMap::new(),
+            by_key: LruCache::unbounded_with_hasher(RandomState::new()),
             by_object: HashMap::new(),
-            by_use: BTreeMap::new(),
-            now: 0,
         };
         Self {
             entries: Mutex::new(entries),
@@ -112,27 +149,15 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
     /// Stores the value of a key of an object.
     pub(super) fn insert(&self, key: K, object: Id, value: V) {
         let at = Instant::now();
-        let _replaced = {
-            let mut entries = self.lock();
-            let replaced = entries.remove(&key);
-            entries.now += 1;
-            let used = entries.now;
-            let entry = Entry {
-                object,
-                value,
-                used,
-                at,
-            };
-            entries.add(key, entry);
-            replaced
-        };
+        let replaced = self.lock().add(key, Entry { object, value, at });
+        // Closing takes time: the lock is not held during it.
+        drop(replaced);
         self.sweep(at);
     }
 
     /// Removes the values that were not used for `KEPT` before `at`, and those beyond the limit.
     pub(super) fn sweep(&self, at: Instant) {
         loop {
-            // Closing takes time: the lock is not held during it.
             let oldest = self.lock().take_oldest(at, self.limit);
             if oldest.is_none() {
                 return;
@@ -147,8 +172,8 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
     /// Returns a value of an object.
     pub(super) fn of(&self, object: Id) -> Option<V> {
         let entries = self.lock();
-        let key = entries.by_object.get(&object)?.first()?;
-        entries.by_key.get(key).map(|entry| entry.value.clone())
+        let key = entries.by_object.get(&object)?.as_slice().first()?;
+        entries.by_key.peek(key).map(|entry| entry.value.clone())
     }
 
     /// Removes the value of a key.
@@ -158,12 +183,29 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
 
     /// Removes the values of all keys of an object.
     pub(super) fn forget(&self, object: Id) {
-        let removed: Vec<_> = {
-            let mut entries = self.lock();
-            let keys = entries.by_object.remove(&object).unwrap_or_default();
-            keys.iter().filter_map(|key| entries.remove(key)).collect()
+        let mut entries = self.lock();
+        if entries.by_object.is_empty() {
+            return;
+        }
+        let removed = match entries.by_object.remove(&object) {
+            None => return,
+            Some(Keys::One(key)) => (entries.by_key.pop(&key), Vec::new()),
+            Some(Keys::Several(keys)) => {
+                let values = keys.iter().filter_map(|key| entries.by_key.pop(key));
+                (None, values.collect())
+            }
         };
+        drop(entries);
         drop(removed);
+    }
+}
+
+/// Does not show the values.
+impl<K, V> fmt::Debug for RecentCache<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecentCache")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -201,7 +243,7 @@ mod tests {
         recent.remove(&'c');
         assert_eq!(Arc::strong_count(&value), 1);
         let entries = recent.lock();
-        assert!(entries.by_use.is_empty() && entries.by_object.is_empty());
+        assert!(entries.by_key.is_empty() && entries.by_object.is_empty());
     }
 
     #[test]

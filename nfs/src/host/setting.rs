@@ -113,7 +113,7 @@ impl Tree {
         if changes.sets_times() {
             self.set_times(caller, object, changes)?;
         }
-        self.sync_change(object)
+        self.sync_change(caller, object)
     }
 
     pub(super) fn set_size(&self, caller: &Caller, file: &ObjectFd, size: u64) -> FsResult<()> {

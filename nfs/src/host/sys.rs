@@ -12,26 +12,39 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 /// MAX_HANDLE_SZ.
 const MAX: u32 = 128;
 
-/// The kernel's handle of an object.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct KernelHandle {
-    /// Its type, which the file system chooses.
-    pub(super) kind: i32,
-    /// The bytes, at most 128.
-    pub(super) bytes: Vec<u8>,
-}
-
-/// `struct file_handle` with the maximum size.
+/// The kernel's handle of an object: `struct file_handle` with the maximum size. Unused bytes are
+/// zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-struct FileHandle {
+pub(super) struct KernelHandle {
     len: u32,
     kind: c_int,
     bytes: [u8; MAX as usize],
 }
 
+impl KernelHandle {
+    /// Creates a handle. Returns `None` if there are more than 128 bytes.
+    pub(super) fn new(kind: i32, of: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX as usize];
+        bytes.get_mut(..of.len())?.copy_from_slice(of);
+        let len = u32::try_from(of.len()).ok()?;
+        Some(Self { len, kind, bytes })
+    }
+
+    /// Returns the type, which the file system chooses.
+    pub(super) fn kind(&self) -> i32 {
+        self.kind
+    }
+
+    /// Returns the bytes.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len as usize).unwrap_or(&self.bytes)
+    }
+}
+
 /// Returns the handle of an object by any of its descriptors.
 pub(super) fn name_to_handle(object: BorrowedFd<'_>) -> io::Result<KernelHandle> {
-    let mut handle = FileHandle {
+    let mut handle = KernelHandle {
         len: MAX,
         kind: 0,
         bytes: [0; MAX as usize],
@@ -53,33 +66,21 @@ pub(super) fn name_to_handle(object: BorrowedFd<'_>) -> io::Result<KernelHandle>
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
-    let len = handle.len.min(MAX) as usize;
-    Ok(KernelHandle {
-        kind: handle.kind,
-        bytes: handle.bytes.get(..len).unwrap_or_default().to_vec(),
-    })
+    handle.len = handle.len.min(MAX);
+    Ok(handle)
 }
 
 /// Opens an object by its kernel handle, with O_PATH. `mount` is a descriptor of any object of the
 /// file system, without O_PATH.
 pub(super) fn open_by_handle(mount: BorrowedFd<'_>, of: &KernelHandle) -> io::Result<OwnedFd> {
-    let mut handle = FileHandle {
-        len: 0,
-        kind: of.kind,
-        bytes: [0; MAX as usize],
-    };
-    let place = handle.bytes.get_mut(..of.bytes.len());
-    let place = place.ok_or(io::ErrorKind::InvalidInput)?;
-    place.copy_from_slice(&of.bytes);
-    handle.len = u32::try_from(of.bytes.len()).map_err(io::Error::other)?;
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the descriptor is open, because it is borrowed. `handle` lives until the call
-    // returns; the kernel reads `len` bytes behind the first two fields, which `bytes` has.
+    // SAFETY: the descriptor is open, because it is borrowed. `of` lives until the call returns; the
+    // kernel reads `len` bytes behind the first two fields, at most 128, which `bytes` has.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
             mount.as_raw_fd(),
-            &raw mut handle,
+            std::ptr::from_ref(of),
             flags,
         )
     };

@@ -4,9 +4,13 @@
 //! is bounded: at the limit, the least recently used object is removed, and its handle becomes
 //! stale.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::RandomState;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
 
 /// The device and the inode of an object.
 pub(super) type Id = (u64, u64);
@@ -15,54 +19,33 @@ pub(super) type Id = (u64, u64);
 pub(super) const ROOT: u64 = 0;
 
 /// Descriptors by numbers.
-#[derive(Debug)]
 pub(super) struct Table {
     entries: Mutex<Entries>,
     limit: usize,
 }
 
-#[derive(Debug, Default)]
 struct Entries {
-    by_number: HashMap<u64, Entry>,
+    /// In the order of their last use. `Table` limits the number.
+    by_number: LruCache<u64, Entry, RandomState>,
     by_id: HashMap<Id, u64>,
-    /// The numbers in the order of their last use.
-    by_use: BTreeMap<u64, u64>,
-    /// The number of uses so far.
-    now: u64,
     /// The number of numbers assigned.
     given: u64,
 }
 
-#[derive(Debug)]
 struct Entry {
     id: Id,
     object: Arc<OwnedFd>,
-    used: u64,
-}
-
-impl Entries {
-    fn touch(&mut self, number: u64) -> Option<Arc<OwnedFd>> {
-        let entry = self.by_number.get_mut(&number)?;
-        self.by_use.remove(&entry.used);
-        self.now += 1;
-        entry.used = self.now;
-        self.by_use.insert(self.now, number);
-        Some(entry.object.clone())
-    }
-
-    fn remove(&mut self, number: u64) {
-        if let Some(entry) = self.by_number.remove(&number) {
-            self.by_id.remove(&entry.id);
-            self.by_use.remove(&entry.used);
-        }
-    }
 }
 
 impl Table {
     /// Creates a table of at most `limit` objects.
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            entries: Mutex::default(),
+            entries: Mutex::new(Entries {
+                by_number: LruCache::unbounded_with_hasher(RandomState::new()),
+                by_id: HashMap::new(),
+                given: 0,
+            }),
             limit,
         }
     }
@@ -75,42 +58,55 @@ impl Table {
     pub(super) fn number(&self, id: Id, object: &Arc<OwnedFd>) -> u64 {
         let mut entries = self.lock();
         if let Some(number) = entries.by_id.get(&id).copied() {
-            entries.touch(number);
+            entries.by_number.promote(&number);
             return number;
         }
-        if entries.by_number.len() >= self.limit {
-            let oldest = entries.by_use.values().next().copied();
-            oldest.into_iter().for_each(|number| entries.remove(number));
+        if entries.by_number.len() >= self.limit
+            && let Some((_, oldest)) = entries.by_number.pop_lru()
+        {
+            entries.by_id.remove(&oldest.id);
         }
         entries.given += 1;
         let number = ROOT + entries.given;
-        entries.now += 1;
-        let (used, object) = (entries.now, object.clone());
-        entries.by_use.insert(used, number);
+        let object = object.clone();
         entries.by_id.insert(id, number);
-        let entry = Entry { id, object, used };
-        entries.by_number.insert(number, entry);
+        entries.by_number.put(number, Entry { id, object });
         number
     }
 
     /// Returns the object of a number, if it is in the table.
     pub(super) fn get(&self, number: u64) -> Option<Arc<OwnedFd>> {
-        self.lock().touch(number)
+        let mut entries = self.lock();
+        let entry = entries.by_number.get(&number)?;
+        Some(entry.object.clone())
     }
 
     /// Returns the descriptor of an object, if it is in the table.
     pub(super) fn of(&self, id: Id) -> Option<Arc<OwnedFd>> {
         let entries = self.lock();
         let number = entries.by_id.get(&id)?;
-        let entry = entries.by_number.get(number)?;
+        let entry = entries.by_number.peek(number)?;
         Some(entry.object.clone())
     }
 
     /// Closes the descriptor of an object that has no name any more.
     pub(super) fn forget(&self, id: Id) {
         let mut entries = self.lock();
-        let number = entries.by_id.get(&id).copied();
-        number.into_iter().for_each(|number| entries.remove(number));
+        // It is empty if all handles are of the kernel.
+        if !entries.by_id.is_empty()
+            && let Some(number) = entries.by_id.remove(&id)
+        {
+            entries.by_number.pop(&number);
+        }
+    }
+}
+
+/// Does not show the objects.
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 

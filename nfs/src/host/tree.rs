@@ -33,7 +33,7 @@ use super::locks::Locks;
 use super::open_files::OpenFiles;
 use super::recent::RecentCache;
 use super::stability::{Stability, random_u64};
-use super::sys;
+use super::sys::{self, KernelHandle};
 use super::table::{Id, ROOT, Table};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
@@ -184,7 +184,7 @@ impl Tree {
             by_kernel && opened.is_ok()
         });
         let mut export = fstatvfs(&root)?.f_fsid.to_be_bytes().to_vec();
-        export.extend(kernels.iter().flat_map(|handle| &handle.bytes));
+        export.extend(kernels.iter().flat_map(KernelHandle::as_bytes));
         let start = random_u64()?;
         let limits = descriptor_limits();
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
@@ -294,18 +294,34 @@ impl Tree {
 
     /// Closes the descriptors of a removed object.
     pub(super) fn forget(&self, gone: Id) {
-        self.objects.forget(gone);
-        self.open_files.forget(gone);
+        self.close(gone);
+        self.forget_needed(gone);
+    }
+
+    /// Closes those descriptors of an object that can be opened again.
+    pub(super) fn close(&self, object: Id) {
+        self.objects.forget(object);
+        self.open_files.forget(object);
+    }
+
+    /// Closes the other descriptors of a removed object.
+    pub(super) fn forget_needed(&self, gone: Id) {
         self.table.forget(gone);
         self.stability.forget(gone);
+    }
+
+    /// Returns a descriptor of an object that is needed as long as the object has a name: its handle
+    /// or errors of its uncommitted bytes would be lost.
+    pub(super) fn needed(&self, object: Id) -> Option<Arc<OwnedFd>> {
+        let of_table = self.table.of(object);
+        of_table.or_else(|| self.stability.of(object))
     }
 
     /// Returns a descriptor that is kept open of an object.
     pub(super) fn kept(&self, object: Id) -> Option<Arc<OwnedFd>> {
         let known = self.objects.of(object).map(|(fd, _)| fd);
         known
-            .or_else(|| self.table.of(object))
-            .or_else(|| self.stability.of(object))
+            .or_else(|| self.needed(object))
             .or_else(|| self.open_files.of(object))
     }
 
@@ -502,17 +518,20 @@ impl Tree {
         }
     }
 
-    /// Brings a change of names or attributes to stable storage.
-    pub(super) fn sync_change(&self, object: &ObjectFd) -> FsResult<()> {
+    /// Brings a change of names or attributes that a caller made to stable storage.
+    pub(super) fn sync_change(&self, caller: &Caller, object: &ObjectFd) -> FsResult<()> {
         if !self.needs_sync() {
             return Ok(());
         }
-        let opens = matches!(object.kind(), FileType::Directory | FileType::RegularFile);
-        let opened = if opens {
-            let reopen = || self.reopen(&object.fd, OFlags::RDONLY);
-            self.identity.run_as_server(reopen)?.ok()
-        } else {
-            None
+        let reopen = || self.reopen(&object.fd, OFlags::RDONLY);
+        let opened = match object.kind() {
+            // This thread is the caller's user already, and to change it takes long.
+            FileType::Directory => match self.identity.run_as(caller, reopen)? {
+                Ok(opened) => Some(opened),
+                Err(_) => self.identity.run_as_server(reopen)?.ok(),
+            },
+            FileType::RegularFile => self.identity.run_as_server(reopen)?.ok(),
+            _ => None,
         };
         match opened {
             Some(opened) => self.stability.sync(&opened),

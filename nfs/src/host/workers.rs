@@ -189,9 +189,10 @@ impl Shared {
             state.finish(objects);
             if state.ready.len() > 1 {
                 // This thread takes only one of them.
-                self.employ(&mut state);
+                self.employ(state);
+            } else {
+                drop(state);
             }
-            drop(state);
             if !prepared || identity::is_tainted() {
                 self.lock().threads -= 1;
                 break;
@@ -200,11 +201,16 @@ impl Shared {
     }
 
     /// Lets another thread take the ready work.
-    fn employ(self: &Arc<Self>, state: &mut State) {
+    fn employ(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if state.ready.len() > state.idle && state.threads < MAX_THREADS {
-            start(self, state);
+            start(self, &mut state);
         }
-        self.changed.notify_one();
+        let is_any_idle = state.idle > 0;
+        // The thread that wakes up takes the lock.
+        drop(state);
+        if is_any_idle {
+            self.changed.notify_one();
+        }
     }
 
     /// Starts another thread if work is left at the end of one.
@@ -278,7 +284,7 @@ impl Workers {
             state.submitted += 1;
         }
         state.admit(Work { job, objects });
-        self.0.employ(&mut state);
+        self.0.employ(state);
     }
 
     /// Returns how many works were submitted.
@@ -406,7 +412,7 @@ mod tests {
         {
             let mut state = workers.0.lock();
             state.ready.push_back(none());
-            workers.0.employ(&mut state);
+            workers.0.employ(state);
         }
         for later in later {
             assert_eq!(later.await.unwrap(), Ok(()));
