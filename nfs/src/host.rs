@@ -54,7 +54,7 @@ use crate::nfs3::{
 use crate::wcc::Wcc;
 pub use key::HandleKey;
 use tree::Tree;
-use workers::{Objects, Workers};
+use workers::{Objects, Running, Workers};
 
 /// The maximum bytes of a READ and of a WRITE.
 const TRANSFER: u32 = 1 << 20;
@@ -241,22 +241,22 @@ impl HostFileSystem {
     }
 
     /// Runs work for objects on a worker thread, which may block.
-    async fn run<T: Send + 'static>(
+    fn run<T: Send + 'static>(
         &self,
         objects: impl Into<Objects>,
         work: impl FnOnce(&Tree) -> FsResult<T> + Send + 'static,
-    ) -> FsResult<T> {
+    ) -> Running<T> {
         let tree = self.tree.clone();
-        self.workers.run(objects.into(), move || work(&tree)).await
+        self.workers.run(objects.into(), move || work(&tree))
     }
 
     /// Runs work of a caller for objects that takes a short time, unless it waits for a disk.
-    async fn run_short<T: Send + 'static>(
+    fn run_short<T: Send + 'static>(
         &self,
         caller: Option<&Caller>,
         objects: impl Into<Objects>,
         work: impl Fn(&Tree) -> FsResult<T> + Send + 'static,
-    ) -> FsResult<T> {
+    ) -> Running<T> {
         let tree = &self.tree;
         let is_server = caller.is_none_or(|caller| tree.identity.is(caller));
         let in_place = tree.in_place && is_server && !tree.long_work.is_any();
@@ -264,47 +264,49 @@ impl HostFileSystem {
         match done.flatten() {
             Some(done) => {
                 self.workers.start_tidying();
-                done
+                Running::done(done)
             }
-            None => self.run(objects, work).await,
+            None => self.run(objects, work),
         }
     }
 
     /// Runs work that sets the attributes of an object before and after it. It has a caller if it
     /// is short.
-    async fn change<T: Send + 'static>(
+    fn change<T: Send + 'static>(
         &self,
         of: Option<&Caller>,
         objects: impl Into<Objects>,
         wcc: &mut Wcc,
         work: impl Fn(&Tree, &mut Wcc) -> FsResult<T> + Send + 'static,
-    ) -> FsResult<T> {
+    ) -> impl Future<Output = FsResult<T>> + Send {
         let work = move |tree: &Tree| {
             let mut wcc = Wcc::default();
             let result = work(tree, &mut wcc);
             Ok((result, wcc))
         };
-        let (result, set) = match of {
-            Some(caller) => self.run_short(Some(caller), objects, work).await?,
-            None => self.run(objects, work).await?,
+        let running = match of {
+            Some(caller) => self.run_short(Some(caller), objects, work),
+            None => self.run(objects, work),
         };
-        *wcc = set;
-        result
+        async move {
+            let (result, set) = running.await?;
+            *wcc = set;
+            result
+        }
     }
 
     /// Runs work that changes a name in a directory.
-    async fn change_dir<T: Send + 'static>(
+    fn change_dir<T: Send + 'static>(
         &self,
         caller: &Caller,
         op: DirOp<'_>,
         wcc: &mut Wcc,
         work: impl Fn(&Tree, (&FileHandle, &[u8]), &mut Wcc) -> FsResult<T> + Send + 'static,
-    ) -> FsResult<T> {
+    ) -> impl Future<Output = FsResult<T>> + Send {
         let (dir, name) = (*op.dir, op.name.as_bytes().to_vec());
         self.change(Some(caller), dir, wcc, move |tree, wcc| {
             work(tree, (&dir, &name), wcc)
         })
-        .await
     }
 }
 

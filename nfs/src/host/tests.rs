@@ -324,6 +324,27 @@ async fn short_operations_of_the_servers_user_run_in_place() {
     assert_eq!(test.host.workers.submitted(), 1);
 }
 
+/// The server moves the future of each call several times.
+#[tokio::test]
+async fn the_future_of_an_operation_does_not_contain_its_work() {
+    let TestHost {
+        host, caller, dir, ..
+    } = TestHost::new();
+    let (root, mut one, mut other) = (host.root(), Wcc::default(), Wcc::default());
+    let place = |name| DirOp {
+        dir: &root,
+        name: Name::new(name).unwrap(),
+    };
+    let how = Createhow3::Guarded(Sattr3::UNSET);
+    let create = host.create(&caller, place(b"old"), &how, &mut one);
+    assert!(size_of_val(&create) <= 1024, "{}", size_of_val(&create));
+    create.await.unwrap();
+    let rename = host.rename(&caller, place(b"old"), place(b"new"), &mut one, &mut other);
+    assert!(size_of_val(&rename) <= 1024, "{}", size_of_val(&rename));
+    rename.await.unwrap();
+    assert!(dir.path().join("new").exists());
+}
+
 /// Without cookies of the file system, a call keeps no more entries than fit its reply.
 #[tokio::test]
 async fn a_directory_without_cookies_is_listed_in_parts() {

@@ -7,7 +7,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -240,6 +242,37 @@ fn start(shared: &Arc<Shared>, state: &mut State) {
     }
 }
 
+/// The future of the result of work that was started. It does not contain the work: the server moves
+/// the future of each call.
+pub(super) enum Running<T> {
+    /// The work is done. `None` after the result was taken.
+    Done(Option<FsResult<T>>),
+    /// A thread runs the work.
+    Waiting(oneshot::Receiver<FsResult<T>>),
+}
+
+impl<T> Running<T> {
+    /// Returns the future of a result that is known.
+    pub(super) fn done(result: FsResult<T>) -> Self {
+        Self::Done(Some(result))
+    }
+}
+
+/// No field is pinned.
+impl<T> Unpin for Running<T> {}
+
+impl<T> Future for Running<T> {
+    type Output = FsResult<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FsResult<T>> {
+        let lost = Err(Nfsstat3::Serverfault);
+        match &mut *self {
+            Self::Done(result) => Poll::Ready(result.take().unwrap_or(lost)),
+            Self::Waiting(done) => Pin::new(done).poll(cx).map(|done| done.unwrap_or(lost)),
+        }
+    }
+}
+
 impl Workers {
     /// Creates the pool. Idle threads also call `tidy`, which returns true if something is left to
     /// tidy up later.
@@ -250,13 +283,13 @@ impl Workers {
         }))
     }
 
-    /// Runs work for objects on one of the threads, and waits for it. If the future is dropped,
-    /// work that has begun is completed, and other work is not executed.
-    pub(super) async fn run<T: Send + 'static>(
+    /// Runs work for objects on one of the threads. If the returned future is dropped, work that has
+    /// begun is completed, and other work is not executed.
+    pub(super) fn run<T: Send + 'static>(
         &self,
         objects: Objects,
         work: impl FnOnce() -> FsResult<T> + Send + 'static,
-    ) -> FsResult<T> {
+    ) -> Running<T> {
         let (result, done) = oneshot::channel();
         let job = Box::new(move || {
             if !result.is_closed() {
@@ -265,7 +298,7 @@ impl Workers {
             }
         });
         self.submit(objects, job);
-        done.await.unwrap_or(Err(Nfsstat3::Serverfault))
+        Running::Waiting(done)
     }
 
     /// Starts a thread that tidies up, if there is none.
