@@ -148,11 +148,15 @@ pub trait FileSystem: Send + Sync + 'static {
         wcc: &mut Wcc,
     ) -> impl Future<Output = FsResult<()>> + Send;
 
-    /// Looks up a name, which may be `.` or `..` (LOOKUP). The parent of the root is the root.
+    /// Looks up a name, which may be `.` or `..` (LOOKUP). The parent of the root is the root. Sets
+    /// `dir_attributes` to the attributes of the directory, on success and on failure. They must not
+    /// be those after a change that the lookup has not seen: a client could keep a name that no
+    /// longer exists.
     fn lookup(
         &self,
         caller: &Caller,
         what: DirOp<'_>,
+        dir_attributes: &mut Option<Fattr3>,
     ) -> impl Future<Output = FsResult<Object>> + Send;
 
     /// Returns the attributes, and the bits `ACCESS3_..` that the caller has (ACCESS).

@@ -345,17 +345,29 @@ impl FileSystem for HostFileSystem {
         .await
     }
 
-    async fn lookup(&self, by: &Caller, what: DirOp<'_>) -> FsResult<Object> {
+    async fn lookup(
+        &self,
+        by: &Caller,
+        what: DirOp<'_>,
+        dir_attributes: &mut Option<Fattr3>,
+    ) -> FsResult<Object> {
         let (caller, dir) = (by.clone(), *what.dir);
         let name = what.name.as_bytes().to_vec();
         // To find `..` may take a walk to the root.
         let is_short = name != b"..";
-        let lookup = move |tree: &Tree| tree.lookup(&caller, (&dir, &name));
-        if is_short {
-            self.run_short(Some(by), *what.dir, lookup).await
+        let lookup = move |tree: &Tree| {
+            let mut attributes = None;
+            let found = tree.lookup(&caller, (&dir, &name), &mut attributes);
+            Ok((found, attributes))
+        };
+        let running = if is_short {
+            self.run_short(Some(by), *what.dir, lookup)
         } else {
-            self.run(*what.dir, lookup).await
-        }
+            self.run(*what.dir, lookup)
+        };
+        let (found, attributes) = running.await?;
+        *dir_attributes = attributes;
+        found
     }
 
     async fn access(

@@ -202,9 +202,15 @@ impl FileSystem for MemoryFileSystem {
         })
     }
 
-    async fn lookup(&self, caller: &Caller, what: DirOp<'_>) -> FsResult<Object> {
+    async fn lookup(
+        &self,
+        caller: &Caller,
+        what: DirOp<'_>,
+        dir_attributes: &mut Option<Fattr3>,
+    ) -> FsResult<Object> {
         let tree = self.read_lock();
         let dir = tree.resolve(what.dir)?;
+        *dir_attributes = Some(tree.attributes(dir)?);
         tree.object(tree.lookup(caller, dir, what.name)?)
     }
 

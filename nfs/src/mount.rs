@@ -98,7 +98,8 @@ async fn find<F: FileSystem>(
     let mut dir = fs.root();
     for name in names {
         let name = Name::new(name)?.or_if_dots(Nfsstat3::Acces)?;
-        dir = fs.lookup(caller, DirOp { dir: &dir, name }).await?.handle;
+        let op = DirOp { dir: &dir, name };
+        dir = fs.lookup(caller, op, &mut None).await?.handle;
     }
     match fs.attributes(&dir).await?.r#type {
         Ftype3::Dir => Ok(dir),

@@ -14,7 +14,7 @@ use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::FsResult;
 use crate::handle::{FileHandle, Object};
-use crate::nfs3::Nfsstat3;
+use crate::nfs3::{Fattr3, Nfsstat3};
 use crate::wcc::Wcc;
 
 /// Returns the NFS error for RENAME: NFS3ERR_EXIST if the target is not compatible. Both parents
@@ -40,8 +40,12 @@ impl Tree {
         &self,
         caller: &Caller,
         (dir, name): (&FileHandle, &[u8]),
+        dir_attributes: &mut Option<Fattr3>,
     ) -> FsResult<Object> {
-        let dir = self.resolve(dir)?.directory()?;
+        let dir = self.resolve(dir)?;
+        // From before the lookup: if the directory changes meanwhile, the client looks again.
+        *dir_attributes = Some(self.attributes(&dir.stat));
+        let dir = dir.directory()?;
         let found = match name {
             b"." => {
                 let may = || self.may(&dir, Access::EXEC_OK);

@@ -345,6 +345,28 @@ async fn the_future_of_an_operation_does_not_contain_its_work() {
     assert!(dir.path().join("new").exists());
 }
 
+/// The attributes of LOOKUP's results are part of its work: to ask for them is another operation,
+/// and they could be those after a change that the lookup has not seen.
+#[tokio::test]
+async fn a_lookup_returns_the_attributes_of_its_directory() {
+    let served = TestHost::new();
+    let file = served.create(b"file").await.unwrap();
+    let root = served.host.root();
+    let attributes = served.host.attributes(&root).await.unwrap();
+    let submitted = served.host.workers.submitted();
+    for (name, found) in [(&b"file"[..], Ok(file)), (b"none", Err(Nfsstat3::Noent))] {
+        let what = DirOp {
+            dir: &root,
+            name: Name::new(name).unwrap(),
+        };
+        let mut of_dir = None;
+        let looked_up = served.host.lookup(&served.caller, what, &mut of_dir);
+        assert_eq!(looked_up.await.map(|object| object.handle), found);
+        assert_eq!(of_dir, Some(attributes));
+    }
+    assert_eq!(served.host.workers.submitted(), submitted + 2);
+}
+
 /// Without cookies of the file system, a call keeps no more entries than fit its reply.
 #[tokio::test]
 async fn a_directory_without_cookies_is_listed_in_parts() {

@@ -12,7 +12,7 @@ use crate::file_system::{FileSystem, FsResult};
 use crate::handle::{FileHandle, Object};
 use crate::nfs3::nfs_program::nfs_v3::{LookupResults, ReadResults, ReadlinkResults};
 use crate::nfs3::{
-    Lookup3args, Lookup3res, Lookup3resfail, Nfsstat3, PostOpAttr, Read3args, Read3res,
+    Fattr3, Lookup3args, Lookup3res, Lookup3resfail, Nfsstat3, PostOpAttr, Read3args, Read3res,
     Read3resfail, Read3resok, Readlink3args, Readlink3res, Readlink3resfail, Readlink3resok, owned,
 };
 
@@ -23,8 +23,13 @@ impl<F: FileSystem> OnExport<F> {
         args: Lookup3args<'_>,
     ) -> LookupResults<'static> {
         let place = UncheckedDirOp::new(args.what);
-        let found = self.try_lookup(caller, &place).await;
-        let dir_attributes = self.post_op(&place.dir).await;
+        let mut dir_attributes = None;
+        let found = self.try_lookup(caller, &place, &mut dir_attributes).await;
+        let dir_attributes = match dir_attributes {
+            Some(attributes) => PostOpAttr::True(attributes),
+            // The file system did not get to see the name, or did not find the directory.
+            None => self.post_op(&place.dir).await,
+        };
         match found {
             Ok(Object { handle, attributes }) => {
                 let ok = owned::Lookup3resok {
@@ -41,8 +46,16 @@ impl<F: FileSystem> OnExport<F> {
         }
     }
 
-    async fn try_lookup(&self, caller: &Caller, place: &UncheckedDirOp<'_>) -> FsResult<Object> {
-        self.file_system().lookup(caller, place.any_name()?).await
+    async fn try_lookup(
+        &self,
+        caller: &Caller,
+        place: &UncheckedDirOp<'_>,
+        dir_attributes: &mut Option<Fattr3>,
+    ) -> FsResult<Object> {
+        let name = place.any_name()?;
+        self.file_system()
+            .lookup(caller, name, dir_attributes)
+            .await
     }
 
     pub(super) async fn readlink_results(
