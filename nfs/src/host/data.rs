@@ -1,8 +1,10 @@
 //! READ, WRITE and COMMIT (RFC 1813, sections 3.3.6, 3.3.7 and 3.3.21).
 //!
-//! WRITE and COMMIT take no lock of the file, so their results have no attributes before. WRITE
-//! takes the verifier before it writes, and COMMIT after it synchronizes. Bytes that are not stable
-//! must be written while a `Writing` of `stability` exists, or their loss may go unnoticed.
+//! WRITEs of a file run beside each other, and COMMIT takes no lock of it, so their results have no
+//! attributes before. A WRITE shares the lock of the file while it writes, or it could be between
+//! the attributes before and after a change such as SETATTR. WRITE takes the verifier before it
+//! writes, and COMMIT after it synchronizes. Bytes that are not stable must be written while a
+//! `Writing` of `stability` exists, or their loss may go unnoticed.
 //! `open_file` checks permissions, and `opened` keeps files open.
 
 use std::os::fd::OwnedFd;
@@ -13,6 +15,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 
 use super::attributes::size;
 use super::errno::{status, status_without_perm};
+use super::table::Id;
 use super::tree::{ObjectFd, Tree};
 use crate::caller::Caller;
 use crate::file_system::{FsResult, ReadData, Written};
@@ -131,7 +134,7 @@ impl Tree {
         let count = if stable == StableHow::Unstable && !self.stability.is_volatile() {
             self.write_unstable(caller, &found, &opened, (offset, data))?
         } else {
-            self.write_as(caller, &opened, (offset, data))?
+            self.write_as(caller, found.id(), &opened, (offset, data))?
         };
         match stable {
             StableHow::Unstable => {}
@@ -151,12 +154,13 @@ impl Tree {
     fn write_as(
         &self,
         caller: &Caller,
+        id: Id,
         file: &OwnedFd,
         (offset, data): (u64, &[u8]),
     ) -> FsResult<usize> {
-        let written = self
-            .identity
-            .run_as(caller, || write_full(file, data, offset))?;
+        let write = || write_full(file, data, offset);
+        let written = || self.identity.run_as(caller, write);
+        let written = self.locks.with_shared(id, written)?;
         written.map_err(status_without_perm)
     }
 
@@ -184,7 +188,7 @@ impl Tree {
             }
         };
         let _writing = self.stability.begin(found.id(), keep).map_err(status)?;
-        self.write_as(caller, opened, write)
+        self.write_as(caller, found.id(), opened, write)
     }
 
     pub(super) fn commit(

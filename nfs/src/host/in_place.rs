@@ -13,7 +13,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{
+    LockResult, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
 
 use rustix::fs::Stat;
 
@@ -118,13 +120,23 @@ pub(super) fn takes_long() -> FsResult<()> {
 
 /// Locks what changes of an object exclude each other by, before they change anything. Fails in
 /// place, if it is locked.
-pub(super) fn lock(mutex: &Mutex<()>) -> FsResult<MutexGuard<'_, ()>> {
-    match mutex.try_lock() {
+pub(super) fn lock(rwlock: &RwLock<()>) -> FsResult<RwLockWriteGuard<'_, ()>> {
+    wait(rwlock.try_write(), || rwlock.write())
+}
+
+/// Locks it for a change that excludes only those which [`lock`] it, as [`lock`] does.
+pub(super) fn lock_shared(rwlock: &RwLock<()>) -> FsResult<RwLockReadGuard<'_, ()>> {
+    wait(rwlock.try_read(), || rwlock.read())
+}
+
+/// Returns the guard of a lock that was tried. Waits for it if it is locked; fails in place.
+fn wait<G>(tried: TryLockResult<G>, lock: impl FnOnce() -> LockResult<G>) -> FsResult<G> {
+    match tried {
         Ok(guard) => Ok(guard),
         Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => {
             takes_long()?;
-            Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+            Ok(lock().unwrap_or_else(PoisonError::into_inner))
         }
     }
 }
@@ -135,13 +147,17 @@ mod tests {
 
     #[test]
     fn work_that_would_wait_does_not_run_in_place() {
-        let mutex = Mutex::new(());
-        let locks = || lock(&mutex).map(drop);
-        assert_eq!(run(locks), Some(Ok(())));
-        let guard = mutex.lock().unwrap();
-        assert_eq!(run(locks), None);
+        let rwlock = RwLock::new(());
+        let locks = || lock(&rwlock).map(drop);
+        let shares = || lock_shared(&rwlock).map(drop);
+        assert_eq!((run(locks), run(shares)), (Some(Ok(())), Some(Ok(()))));
+        let guard = rwlock.read().unwrap();
+        assert_eq!((run(locks), run(shares)), (None, Some(Ok(()))));
         drop(guard);
-        assert_eq!(run(locks), Some(Ok(())));
+        let guard = rwlock.write().unwrap();
+        assert_eq!((run(locks), run(shares)), (None, None));
+        drop(guard);
+        assert_eq!((run(locks), run(shares)), (Some(Ok(())), Some(Ok(()))));
         assert_eq!(run(takes_long), None);
         assert_eq!((locks(), takes_long()), (Ok(()), Ok(())));
         let long = LongWork::default();

@@ -177,6 +177,40 @@ async fn a_create_that_sets_the_size_of_a_file_waits_for_other_changes_of_it() {
     });
 }
 
+/// As above, for WRITE. WRITEs of one file do not wait for each other.
+#[tokio::test]
+async fn a_write_waits_for_other_changes_of_the_file() {
+    let served = TestHost::new();
+    let file = served.create(b"file").await.unwrap();
+    let tree = &served.host.tree;
+    let id = tree.resolve(&file).unwrap().id();
+    let write = |stable| {
+        let (caller, wcc) = (&served.caller, &mut Wcc::default());
+        tree.write(caller, &file, (0, b"data"), stable, wcc)
+    };
+    for stable in [StableHow::Unstable, StableHow::FileSync] {
+        std::thread::scope(|scope| {
+            let other_change = || {
+                let written = scope.spawn(move || write(stable));
+                while !tree.locks.is_awaited(id) {
+                    assert!(!written.is_finished(), "it did not wait");
+                    std::thread::yield_now();
+                }
+                Ok(written)
+            };
+            let written = tree.locks.with(id, other_change).unwrap();
+            assert_eq!(written.join().unwrap().unwrap().count, 4);
+        });
+        let beside = || {
+            Ok(std::thread::scope(|scope| {
+                scope.spawn(|| write(stable)).join()
+            }))
+        };
+        let written = tree.locks.with_shared(id, beside).unwrap();
+        assert_eq!(written.unwrap().unwrap().count, 4);
+    }
+}
+
 #[tokio::test]
 async fn each_start_has_a_new_verifier() {
     let mut verifiers = Vec::new();
