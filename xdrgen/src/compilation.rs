@@ -554,8 +554,10 @@ fn check_path(
     if before.iter().any(|other| other.path == path) {
         fault(format!("two modules are called `{}`", module.path));
     }
-    let taken =
-        |last: &String| last == "owned" || (last == "xdr" && path.len() > 1) || path == ["xdrgen"];
+    let taken = |last: &String| {
+        let hides = path.len() > 1 && (last == "xdr" || names::is_primitive(last));
+        last == "owned" || hides || path == ["xdrgen"]
+    };
     if path.last().is_some_and(taken) {
         fault(format!(
             "a module can't be called `{}`: generated code uses that name",

@@ -25,15 +25,27 @@ pub(crate) fn snake(name: &str) -> String {
 }
 
 /// Converts the name of a program or a version to a module name that no enclosing generated module
-/// has.
+/// has, and that hides no type which generated code uses.
 pub(crate) fn module_name(name: &str) -> String {
     let rust = snake(name);
-    if ["xdr", "owned"].contains(&rust.as_str()) {
+    if ["xdr", "owned"].contains(&rust.as_str()) || is_primitive(&rust) {
         format!("{rust}_")
     } else {
         rust
     }
 }
+
+/// Returns true for the name of a primitive type of Rust. A module of that name hides the type,
+/// because both are in one namespace.
+pub(crate) fn is_primitive(rust: &str) -> bool {
+    PRIMITIVES.contains(&rust)
+}
+
+/// The Rust Standard Library, "Primitive Types": those that are names.
+const PRIMITIVES: &[&str] = &[
+    "bool", "char", "f16", "f32", "f64", "f128", "i8", "i16", "i32", "i64", "i128", "isize", "str",
+    "u8", "u16", "u32", "u64", "u128", "usize",
+];
 
 /// Returns the name of a union's visitor.
 pub(crate) fn visitor(union: &str) -> String {
@@ -212,6 +224,20 @@ mod tests {
             ("_", "unnamed"),
         ] {
             assert_eq!(field_name(xdr, &stripped), rust);
+        }
+    }
+
+    #[test]
+    fn modules_hide_no_type() {
+        for (xdr, rust) in [
+            ("U32", "u32_"),
+            ("STR", "str_"),
+            ("xdr", "xdr_"),
+            ("NFS_V3", "nfs_v3"),
+            ("TYPE", "r#type"),
+            ("self", "self_"),
+        ] {
+            assert_eq!(module_name(xdr), rust);
         }
     }
 

@@ -174,7 +174,7 @@ fn invalid_modules_and_overlays() {
             .collect::<Vec<_>>()
     };
     let module = |path: &str| format!("[[module]]\npath = \"{path}\"\ndocuments = [\"a.x\"]\n");
-    for path in ["xdrgen", "a::owned", "a::xdr", "a b", "type"] {
+    for path in ["xdrgen", "a::owned", "a::xdr", "a::u32", "a b", "type"] {
         assert!(
             manifest(&module(path), "")
                 .iter()

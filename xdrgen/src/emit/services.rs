@@ -285,7 +285,11 @@ fn lookups(version: &Version) -> TokenStream {
 fn call(procedure: &Procedure, service: &Ident) -> TokenStream {
     let at = number(u64::from(procedure.number));
     let (method, marker) = (ident(&procedure.method), ident(&procedure.rust));
-    let names = names(procedure);
+    // A name of the document could hide `reply`.
+    let names: Vec<Ident> = match procedure.arguments.len() {
+        1 => vec![format_ident!("args")],
+        count => (1..=count).map(|at| format_ident!("arg{at}")).collect(),
+    };
     let pattern = match &names[..] {
         [] => quote!(()),
         [only] => quote!(#only),

@@ -116,7 +116,7 @@ impl Emitter<'_> {
             #[inline]
             pub fn #method(
                 #decoder: &mut xdr::Decoder<'a>,
-                #visitor: &mut (impl #trait_path + ?Sized),
+                #visitor: &mut (impl #trait_path + ?::core::marker::Sized),
             ) -> xdr::Result<Self> { #decode }
         })
     }
@@ -161,7 +161,7 @@ impl Emitter<'_> {
             }
             impl<'a, __Visitor> xdr::Visit<'a, __Visitor> for #name #lifetime
             where
-                __Visitor: #visitor #lifetime + ?Sized,
+                __Visitor: #visitor #lifetime + ?::core::marker::Sized,
             {
                 #[inline(always)]
                 fn visit(
