@@ -57,9 +57,10 @@ pub enum ResultPlacement {
     Cheaper,
     /// By RDMA Write.
     Explicit,
-    /// By either, as the responder likes.
+    /// By either, as the responder likes; by the Send where chunks are not allowed.
     Choice,
-    /// By RDMA Write from so many bytes on, else by the Send.
+    /// By RDMA Write from so many bytes on, else by the Send; by the Send where chunks are not
+    /// allowed.
     BySize(u32),
 }
 
@@ -245,14 +246,13 @@ fn directions(
     };
     let all = set(call.results.iter().map(worth));
     let can_place = groups.requester_structure.target_count() > 0;
-    let (mut send, mut explicit) = match groups.placement {
-        ResultPlacement::Cheaper if can_place => (all, 0),
-        ResultPlacement::Choice | ResultPlacement::BySize(_) if can_place && link.chunks => {
-            (all, all)
-        }
-        _ if link.chunks => (0, all),
-        _ => (0, 0),
+    let (may_send, may_write) = match groups.placement {
+        ResultPlacement::Cheaper => (can_place, !can_place),
+        ResultPlacement::Explicit => (false, true),
+        ResultPlacement::Choice | ResultPlacement::BySize(_) => (can_place, true),
     };
+    let results_if = |may: bool| if may { all } else { 0 };
+    let (mut send, mut explicit) = (results_if(may_send), results_if(may_write && link.chunks));
     loop {
         if let Some(count) = reply_transmissions(
             call,

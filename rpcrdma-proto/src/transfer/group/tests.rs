@@ -48,7 +48,11 @@ fn way(
     groups: &GroupLimits,
     room: u32,
 ) -> Result<TransferPlan, TransferError> {
-    let link = PathLimits {
+    transfer::plan_call(call, &link(groups, room))
+}
+
+fn link(groups: &GroupLimits, room: u32) -> PathLimits<'_> {
+    PathLimits {
         version: Version::Two,
         call_threshold: 69_632,
         reply_threshold: 69_632,
@@ -57,8 +61,7 @@ fn way(
         max_segment_len: 1 << 20,
         groups: Some(groups),
         available_credits: room,
-    };
-    transfer::plan_call(call, &link)
+    }
 }
 
 fn cost(call: &CallSpec<'_>, groups: &GroupLimits, room: u32) -> Cost {
@@ -250,6 +253,39 @@ fn directions_follow_the_limits_of_the_path() {
         (written.send, written.explicit, written.reply_receives),
         (0, 1, 0)
     );
+}
+
+/// Without chunks no result can be written, and each that may be placed is placed.
+// spec: rtr-5.3-g, rtr-5.3-i
+#[test]
+fn results_are_placed_where_chunks_are_not_allowed() {
+    let read = CallSpec {
+        max_reply: 65_700,
+        results: &[ResultSpec::whole_call(65_536)],
+        ..SHORT
+    };
+    let of = |placement| {
+        let groups = GroupLimits {
+            placement,
+            ..groups()
+        };
+        let link = PathLimits {
+            chunks: false,
+            ..link(&groups, 8)
+        };
+        match transfer::plan_call(&read, &link).map(|plan| plan.method) {
+            Ok(TransferMethod::Grouped(plan)) => Some((plan.send, plan.explicit)),
+            _ => None,
+        }
+    };
+    for placement in [
+        ResultPlacement::Cheaper,
+        ResultPlacement::Choice,
+        ResultPlacement::BySize(9000),
+    ] {
+        assert_eq!(of(placement), Some((1, 0)), "{placement:?}");
+    }
+    assert_eq!(of(ResultPlacement::Explicit), Some((0, 0)));
 }
 
 /// As many receives are reserved as the largest reply may take, and none where one is enough.
