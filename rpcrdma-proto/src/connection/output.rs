@@ -246,6 +246,8 @@ pub enum CallFailure {
     Reply(ChunkError),
     /// The reply has a Read list.
     ReplyReadList,
+    /// A transmission of the reply (rtrext-02) could not be decoded.
+    ReplyTransmission,
     /// The consumer cancelled the call.
     Cancelled,
     /// The deadline passed.
@@ -280,6 +282,9 @@ impl fmt::Display for CallFailure {
             Self::Group(why) => write!(f, "the peer reports of its transmissions: {why}"),
             Self::Reply(why) => write!(f, "the reply's chunks: {why}"),
             Self::ReplyReadList => f.write_str("the reply has a Read list"),
+            Self::ReplyTransmission => {
+                f.write_str("a transmission of the reply could not be decoded")
+            }
             Self::Cancelled => f.write_str("it was cancelled"),
             Self::TimedOut => f.write_str("its deadline has passed"),
             Self::Disconnected(why) => write!(f, "the connection was lost: {why}"),

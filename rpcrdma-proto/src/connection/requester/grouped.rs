@@ -327,14 +327,14 @@ impl Requester {
     }
 
     /// Fails a call whose reply is invalid.
-    pub(in crate::connection) fn undecodable(
+    pub(in crate::connection) fn reply_failed(
         &mut self,
         xid: u32,
-        why: ChunkError,
+        why: CallFailure,
         out: &mut OutputQueues,
     ) {
         if self.expects(xid) {
-            self.on_answer(xid, None, CallOutcome::Failed(CallFailure::Reply(why)), out);
+            self.on_answer(xid, None, CallOutcome::Failed(why), out);
         }
     }
 

@@ -13,14 +13,14 @@ use super::operations::OptionalMessage;
 use super::{BufferDisposition, Session};
 use crate::chunk::ChunkLimits;
 use crate::connection::output::{
-    Action, BufferId, CloseReason, Event, PayloadPiece, SendOwner, Transmit,
+    Action, BufferId, CallFailure, CloseReason, Event, PayloadPiece, SendOwner, Transmit,
 };
 use crate::connection::requester::RequestKind;
 use crate::connection::responder::ReassembledCallError;
 use crate::connection::rtr::extension::RtrExtension;
 use crate::connection::rtr::headers::write as write_header;
 use crate::connection::rtr::reassembly::{
-    Fragment, FragmentError, FragmentLimits, IncomingGroup, between, opener_of,
+    Fragment, FragmentError, FragmentLimits, IncomingGroup, RDMA2_OPTIONAL, between, opener_of,
 };
 use crate::continuation::{
     GroupError, GroupErrorReport, Mismatch, OperationSet, ReassembledMessage, TransmissionId,
@@ -33,6 +33,10 @@ use crate::v2::rtr::{
 };
 use crate::version::Version;
 use crate::xdr::Decode;
+
+/// The offsets in bytes of the type in a header, and of the code in the header of an operation.
+const PROCEDURE: usize = 12;
+const OPERATION_CODE: usize = 20;
 
 /// A decoded transmission.
 enum GroupMessage<'a> {
@@ -256,7 +260,8 @@ impl Session {
             FragmentError::Chunk(fault) if bad.direction == MsgType::Reply => {
                 let reason = RefusalReason::Chunks(fault);
                 self.drop_message(refusal_of(bad, reason));
-                self.requester.undecodable(bad.xid, fault, &mut self.output);
+                let why = CallFailure::Reply(fault);
+                self.requester.reply_failed(bad.xid, why, &mut self.output);
             }
             FragmentError::Chunk(fault) => {
                 self.refuse_call(bad.xid, Version::Two, RefusalReason::Chunks(fault));
@@ -394,15 +399,31 @@ impl Session {
         begins
     }
 
-    /// Handles a message that cannot be decoded: it breaks the waiting group.
-    pub(super) fn interrupted_by(&mut self, xid: u32, procedure: u32) {
+    /// Handles a message that cannot be decoded: it breaks the waiting group. Of an operation only
+    /// the code may be readable, which differs from the expected one or is that of a continuation.
+    // spec: rtr-9.5-e, rtr-9.5-f
+    pub(super) fn interrupted_by(&mut self, refusal: &Refusal, message: &[u8]) {
+        let word = |at: usize| {
+            let word = message.get(at..)?.first_chunk()?;
+            Some(u32::from_be_bytes(*word))
+        };
         let bad = TransmissionId {
-            xid,
-            direction: MsgType::Call,
+            xid: refusal.xid,
+            direction: refusal.direction.unwrap_or(MsgType::Call),
             number: 0,
         };
-        if let Some(why) = between(procedure, None) {
-            self.abandon(bad, why);
+        let procedure = word(PROCEDURE).unwrap_or_default();
+        let is_operation = procedure == RDMA2_OPTIONAL;
+        let has_code = is_operation && refusal.vers == Version::Two.number();
+        let code = word(OPERATION_CODE).filter(|_| has_code);
+        let why = if is_operation && code.is_none() {
+            None
+        } else {
+            between(procedure, code)
+        };
+        match why {
+            Some(why) => self.abandon(bad, why),
+            None => self.abandon_unread(bad),
         }
     }
 
@@ -430,36 +451,46 @@ impl Session {
     /// Handles a transmission that cannot be decoded or contradicts itself.
     // spec: rtr-5.4-c, rtr-9.5-b
     fn undecodable(&mut self, optional: &OptionalMessage<'_>, reason: RefusalReason) {
-        let (xid, direction) = (optional.xid, optional.direction);
-        // Calls of both directions may have the same XID.
-        let lead = self
-            .abandon_group()
-            .filter(|lead| (lead.xid, lead.direction) != (xid, direction));
-        if let Some(lead) = lead {
-            // The error concerns this message alone.
-            let bad = TransmissionId {
-                xid,
-                direction,
-                number: 0,
-            };
-            let why = if lead.xid == xid {
-                GroupError::Operation(Mismatch {
-                    expected: opener_of(lead.direction),
-                    received: opener_of(direction),
-                })
-            } else {
-                GroupError::Xid(Mismatch {
-                    expected: lead.xid,
-                    received: xid,
-                })
-            };
-            self.report(GroupErrorReport {
-                bad,
-                lead: Some(lead),
-                why,
-            });
-        }
+        self.abandon_unread(TransmissionId {
+            xid: optional.xid,
+            direction: optional.direction,
+            number: 0,
+        });
         self.malformed(optional, reason);
+    }
+
+    /// Abandons the waiting group because of a transmission that cannot be decoded. If it belongs to
+    /// the group, the error concerns this message alone, and no report follows: a request is
+    /// answered with an error, and a reply ends its call (decision D28).
+    fn abandon_unread(&mut self, bad: TransmissionId) {
+        // Calls of both directions may have the same XID.
+        let message = |id: TransmissionId| (id.xid, id.direction);
+        let Some(lead) = self.abandon_group() else {
+            return;
+        };
+        if message(lead) == message(bad) {
+            if lead.direction == MsgType::Reply {
+                let why = CallFailure::ReplyTransmission;
+                self.requester.reply_failed(lead.xid, why, &mut self.output);
+            }
+            return;
+        }
+        let why = if lead.xid == bad.xid {
+            GroupError::Operation(Mismatch {
+                expected: opener_of(lead.direction),
+                received: opener_of(bad.direction),
+            })
+        } else {
+            GroupError::Xid(Mismatch {
+                expected: lead.xid,
+                received: bad.xid,
+            })
+        };
+        self.report(GroupErrorReport {
+            bad,
+            lead: Some(lead),
+            why,
+        });
     }
 
     /// Handles a report of the peer about a broken group.

@@ -157,11 +157,7 @@ impl Session {
             }
             Err(refusal) => {
                 if self.extension.is_some() {
-                    let procedure = message.get(12..16).and_then(|word| word.first_chunk());
-                    self.interrupted_by(
-                        refusal.xid,
-                        procedure.map_or(0, |word| u32::from_be_bytes(*word)),
-                    );
+                    self.interrupted_by(refusal, message);
                 }
                 self.refuse(*refusal);
                 BufferDisposition::Free

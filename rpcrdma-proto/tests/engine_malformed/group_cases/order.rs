@@ -3,8 +3,8 @@
 use super::{BADCONT, group, interrupted, one};
 use crate::cases::{CONNPROP, Case, NONE, SEGMENT, UPDPROP, case};
 use crate::raw::{
-    CALL, ERROR, REPLY, Raw, Transmission, XMTREQ, XMTRESP, call, fixed, operation, reply, report,
-    request, response,
+    CALL, ERROR, MSG, OPTIONAL, REPLY, Raw, Transmission, XMTCONT, XMTREQ, XMTRESP, call, fixed,
+    operation, reply, report, request, response,
 };
 
 /// Transmissions that make no group, and groups that are no calls.
@@ -146,6 +146,21 @@ pub(super) fn between() -> Vec<Case> {
         case("between them: what can't be read", |to| {
             interrupted(&[fixed(to, NONE + 1, 99, &[0, 0])])
         }),
+        case("between them: an operation that can't be read", |to| {
+            interrupted(&[fixed(to, NONE + 1, OPTIONAL, &[CALL, UPDPROP, 8, 0])])
+        }),
+        case("between them: an operation whose code is cut off", |to| {
+            interrupted(&[fixed(to, NONE + 1, OPTIONAL, &[CALL])])
+        }),
+        case("between them: a continuation that can't be read", |to| {
+            interrupted(&[fixed(to, NONE, OPTIONAL, &[CALL, XMTCONT, 8, 0])])
+        }),
+        case("between them: such a continuation of another XID", |to| {
+            interrupted(&[fixed(to, NONE + 1, OPTIONAL, &[CALL, XMTCONT, 8, 0])])
+        }),
+        case("between them: a reply that can't be read", |to| {
+            interrupted(&[fixed(to, to.plain, MSG, &[REPLY, 2])])
+        }),
         case("between the transmissions of a reply: a call", |to| {
             let mut messages = group(&response(to.long), 2);
             messages.insert(1, call(to, NONE).bytes());
@@ -182,6 +197,16 @@ pub(super) fn replies() -> Vec<Case> {
         case("a reply of which a transmission is missing", |to| {
             let mut messages = group(&response(to.long), 2);
             messages[1] = response(to.long).more(2).bytes();
+            Some(messages)
+        }),
+        case("a reply with a continuation that can't be read", |to| {
+            let mut messages = group(&response(to.long), 2);
+            messages[1] = fixed(to, to.long, OPTIONAL, &[REPLY, XMTCONT, 8, 0]);
+            Some(messages)
+        }),
+        case("a reply with `ROPT_XMTCONT` cut off", |to| {
+            let mut messages = group(&response(to.long), 2);
+            messages[1] = operation(to, to.long, REPLY, XMTCONT, &[XMTRESP]);
             Some(messages)
         }),
         case("a reply that goes on as a call", |to| {
