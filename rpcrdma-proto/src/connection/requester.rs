@@ -363,6 +363,11 @@ impl Requester {
             .map(|request| request.plan)
     }
 
+    /// Returns whether the peer may have a call; `None` if it is not open.
+    pub(super) fn is_sent(&self, xid: u32) -> Option<bool> {
+        self.calls.get(xid).map(Request::is_sent)
+    }
+
     /// Returns the cost of the plan.
     pub(super) fn cost(&self, xid: u32) -> Option<Cost> {
         let request = self

@@ -616,6 +616,13 @@ impl Session {
         self.requester.plan(xid)
     }
 
+    /// Returns whether the peer may have an outgoing call: it was transmitted, on this connection or
+    /// an earlier one. Returns `None` if no such call is open.
+    #[must_use]
+    pub fn is_sent(&self, xid: u32) -> Option<bool> {
+        self.requester.is_sent(xid)
+    }
+
     /// Returns the cost of an outgoing call, once it has a transfer plan.
     #[must_use]
     pub fn cost(&self, xid: u32) -> Option<Cost> {

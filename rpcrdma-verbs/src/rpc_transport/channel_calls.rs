@@ -2,8 +2,9 @@
 //!
 //! Queued calls begin in the order of their ids, and expire here; the session expires calls in
 //! flight. `waiting` and `deadlines` change together, as do `in_flight` and `xids`. The buffers of
-//! each ended call must be taken from the driver, also of a cancelled call. `BeginOptions::sends`
-//! and `set_sent` decide whether a call that fails without a reply counts as not executed.
+//! each ended call must be taken from the driver, also of a cancelled call. A call that fails
+//! without a reply counts as not executed if the session has not transmitted it; where there is no
+//! session to ask, `BeginOptions::sends` and `set_sent` decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -326,11 +327,8 @@ impl ChannelCalls {
             .filter(|(_, call)| !call.request().wait_for_connection);
         let xids: Vec<u32> = in_flight.map(|(xid, _)| *xid).collect();
         for xid in xids {
-            if let Some(session) = driver.session_mut(connection) {
-                session.cancel(xid);
-            }
             if let Some(call) = self.remove(xid) {
-                call.fail_unanswered(kind.clone());
+                abandon((driver, connection), xid, call, kind.clone());
             }
         }
     }
@@ -342,10 +340,7 @@ impl ChannelCalls {
         kind: &CallErrorKind,
     ) {
         for (xid, call) in self.in_flight.drain() {
-            call.fail_unanswered(kind.clone());
-            if let Some(session) = driver.session_mut(connection) {
-                session.cancel(xid);
-            }
+            abandon((driver, connection), xid, call, kind.clone());
         }
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             waiting
@@ -355,6 +350,22 @@ impl ChannelCalls {
         self.xids.clear();
         self.deadlines.clear();
     }
+}
+
+/// Fails a call in flight, and cancels it. It was not executed if it was not transmitted.
+fn abandon<D: Device>(
+    (driver, connection): Connection<'_, D>,
+    xid: u32,
+    mut call: Submission,
+    kind: CallErrorKind,
+) {
+    if let Some(session) = driver.session_mut(connection) {
+        if let Some(is_sent) = session.is_sent(xid) {
+            call.set_sent(is_sent);
+        }
+        session.cancel(xid);
+    }
+    call.fail_unanswered(kind);
 }
 
 /// Returns true if the memory of a call is in use. A cancelled call has it until its reply arrives,

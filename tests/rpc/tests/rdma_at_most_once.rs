@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::support::counting::Counting;
 use crate::support::random::Rng;
+use crate::support::rdma::{self, Running};
 use crate::support::{ALWAYS, Store, run, run_within, until};
 use kv1::Client;
 use oncrpc::{
@@ -16,7 +17,7 @@ use oncrpc::{
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
+use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, ServerConfig, channel};
 
 /// Serves a service with a reply cache on this number of threads.
 async fn start<S: kv1::Service + Clone>(
@@ -123,6 +124,43 @@ fn a_call_is_not_retransmitted_after_the_lifetime_of_the_cache() {
             (2, 0)
         );
         store.go_on.notify_waiters();
+    });
+}
+
+/// Calls that do not wait for a connection fail at the first failed attempt to connect. One that
+/// waited for a credit when the connection was lost was not executed.
+#[test]
+fn a_call_that_the_lost_connection_did_not_carry_is_not_executed() {
+    run(async {
+        let protocol = Config {
+            max_served: 1,
+            ..Config::server()
+        };
+        let running = rdma::start(ServerConfig::new().protocol(protocol));
+        let options = CallOptions::DEFAULT
+            .resend(ALWAYS)
+            .wait_for_connection(false);
+        let kv = running.client(ClientConfig::new()).with_options(options);
+        // The credits are known.
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+        let call = |how: u32| {
+            let kv = kv.clone();
+            tokio::spawn(async move { kv.fail(&how).await.unwrap_err() })
+        };
+        let sent = call(8);
+        until(|| running.store.waiting.load(Relaxed) == 1).await;
+        let unsent = call(9);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let Running { server, store, .. } = running;
+        let ended = tokio::task::spawn_blocking(move || server.shutdown());
+        for (call, execution) in [(sent, Execution::Unknown), (unsent, Execution::NotExecuted)] {
+            let error = call.await.unwrap();
+            assert!(matches!(error.kind(), CallErrorKind::Connect(_)), "{error}");
+            assert_eq!(error.execution(), execution);
+        }
+        assert_eq!(store.fails.load(Relaxed), 2);
+        store.go_on.notify_waiters();
+        ended.await.unwrap().unwrap();
     });
 }
 

@@ -7,7 +7,7 @@
 
 use super::calls::outstanding;
 use super::queue::Rank;
-use super::request::{CallOutcome, Request, Transmission};
+use super::request::{CallOutcome, Request};
 use super::{RequestKind, Requester, in_state};
 use crate::connection::output::{Action, CallFailure, CloseReason, Event};
 use crate::connection::queues::OutputQueues;
@@ -212,7 +212,7 @@ impl Requester {
                 (request.kind == RequestKind::Rpc).then_some(Event::CallFailed {
                     xid,
                     error: why,
-                    sent: request.transmission != Transmission::None,
+                    sent: request.is_sent(),
                 })
             }
             CallOutcome::None => None,

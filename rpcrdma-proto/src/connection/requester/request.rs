@@ -113,6 +113,11 @@ impl Reset for Request {
 }
 
 impl Request {
+    /// Returns whether the peer may have the call.
+    pub(super) fn is_sent(&self) -> bool {
+        self.transmission != Transmission::None
+    }
+
     /// Begins a call in a slot that another call may have used.
     pub(super) fn begin(
         &mut self,
