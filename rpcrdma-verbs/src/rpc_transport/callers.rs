@@ -2,7 +2,8 @@
 //!
 //! No backward call begins before a handler has taken the caller (`check`). `LocalServer` must pass
 //! the end of each backward call to `ended` and of each connection to `closed`, and must call
-//! `poll` after the handlers, which make callers ready. A call belongs to `ChannelCalls` (channels
+//! `poll` after the handlers, which make callers ready. `poll` must count queued calls that begin:
+//! no event wakes the driver for them, and it would send them late. A call belongs to `ChannelCalls` (channels
 //! for any thread) or to a `LocalCaller` (`LocalChannel`); a call of neither was cancelled.
 
 use std::cell::{Cell, RefCell};
@@ -19,7 +20,7 @@ use oncrpc::{
     BackwardError, CallErrorKind, CallerChannel, ChannelEvent, Execution, ItemMemory, Peer,
     Submission, Submissions,
 };
-use rpcrdma_proto::connection::CloseReason;
+use rpcrdma_proto::connection::{CloseReason, ConnState};
 
 use super::admission::Client;
 use super::channel_calls::{BeginOptions, ChannelCalls};
@@ -40,8 +41,8 @@ pub(super) struct LocalCaller {
     begun: RefCell<HashSet<u32>>,
     /// The events of these calls.
     events: RefCell<VecDeque<LocalEvent>>,
-    /// Whether the connection is closed. Another one may have its number then.
-    is_closed: Cell<bool>,
+    /// The reason for which the connection is closed. Another one may have its number then.
+    closed: Cell<Option<CloseReason>>,
 }
 
 impl LocalCaller {
@@ -60,10 +61,10 @@ impl LocalCaller {
         driver: &Driver<D>,
         id: ConnectionId,
     ) -> Result<(), CallErrorKind> {
-        if self.is_closed.get() {
-            return Err(lost(CloseReason::Lost));
+        match self.closed.get() {
+            Some(reason) => Err(lost(reason)),
+            None => check(driver, id, &self.caller),
         }
-        check(driver, id, &self.caller)
     }
 }
 
@@ -78,6 +79,8 @@ fn check<D: Device>(
         None => Err(lost(CloseReason::Lost)),
         Some(_) if !caller.is_ready() => Err(CallErrorKind::Backward(BackwardError::NotReady)),
         Some(session) if session.is_peer_ready() => Ok(()),
+        // The server has not been told yet.
+        Some(session) if session.state() != ConnState::Up => Err(lost(CloseReason::Lost)),
         Some(_) => Err(CallErrorKind::Backward(BackwardError::Refused)),
     }
 }
@@ -172,7 +175,7 @@ impl Callers {
             caller,
             begun: RefCell::default(),
             events: RefCell::default(),
-            is_closed: Cell::new(false),
+            closed: Cell::default(),
         });
         let connection = Connection {
             id,
@@ -242,7 +245,7 @@ impl Callers {
             return;
         };
         connection.calls.fail_all((driver, id), &lost(reason));
-        connection.local.is_closed.set(true);
+        connection.local.closed.set(Some(reason));
         // The next poll drops the channel's events.
         connection.local.caller.close(lost(reason));
         let disconnected = LocalEvent::Disconnected {
@@ -256,7 +259,8 @@ impl Callers {
         }
     }
 
-    /// Begins new calls. Returns the number of events of the channels.
+    /// Begins new calls, and those that were queued. Returns the number of events of the channels,
+    /// and of queued calls that have begun or failed.
     pub(super) fn poll<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -277,7 +281,7 @@ impl Callers {
             if let Some(connection) = self.get(id) {
                 connection.is_listed = false;
             }
-            self.begin(driver, id);
+            count += self.begin(driver, id);
         }
         count
     }
@@ -300,12 +304,14 @@ impl Callers {
         (id, local): (ConnectionId, &LocalCaller),
         event: ChannelEvent,
     ) -> Result<(), CallErrorKind> {
-        let connection = self.get(id).filter(|_| !local.is_closed.get());
+        let closed = local.closed.get();
+        let connection = self.get(id).filter(|_| closed.is_none());
         let Some(connection) = connection else {
+            let kind = lost(closed.unwrap_or(CloseReason::Lost));
             if let ChannelEvent::Call(submission) = event {
-                submission.fail(lost(CloseReason::Lost), Execution::NotExecuted);
+                submission.fail(kind.clone(), Execution::NotExecuted);
             }
-            return Err(lost(CloseReason::Lost));
+            return Err(kind);
         };
         match event {
             ChannelEvent::Call(submission) => self.submit(driver, id, submission),
@@ -327,6 +333,8 @@ impl Callers {
         id: ConnectionId,
         submission: Submission,
     ) {
+        // Calls whose deadlines have passed occupy no place.
+        self.begin(driver, id);
         let options = self.options();
         let Some(connection) = self.get(id) else {
             return;
@@ -349,18 +357,22 @@ impl Callers {
         }
     }
 
-    /// Begins as many queued calls to a client as may be in flight.
-    fn begin<D: Device>(&mut self, driver: &mut Driver<D>, id: ConnectionId) {
+    /// Begins as many queued calls to a client as may be in flight. Returns the number of those
+    /// that have begun or failed.
+    fn begin<D: Device>(&mut self, driver: &mut Driver<D>, id: ConnectionId) -> usize {
         let options = self.options();
         let Some(connection) = self.get(id) else {
-            return;
+            return 0;
         };
         let calls = &mut connection.calls;
+        let before = calls.waiting();
         calls.expire_waiting(driver.now(), &calls.why_waiting());
         calls.begin_calls((driver, id), options);
-        if calls.waiting() > 0 && !std::mem::replace(&mut connection.is_listed, true) {
+        let waiting = calls.waiting();
+        if waiting > 0 && !std::mem::replace(&mut connection.is_listed, true) {
             self.waiting.push(id);
         }
+        before - waiting
     }
 }
 

@@ -162,7 +162,7 @@ impl Connections {
         mut take: impl FnMut(&mut Driver<D>, ConnectionId, DriverEvent),
     ) {
         if self.client(id).is_some() {
-            self.close(driver, id, CloseReason::Lost, &mut take);
+            self.close(driver, id, CloseReason::Aborted, &mut take);
         }
     }
 

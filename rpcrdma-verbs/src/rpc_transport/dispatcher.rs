@@ -352,7 +352,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
     }
 
     /// Continues waiting handlers that were woken, and sends their replies. Returns the number of
-    /// finished handlers.
+    /// finished handlers, and of those that have taken the caller: calls to it can begin.
     pub(super) fn poll<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
@@ -367,6 +367,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
                 Progress::Ready(call, handler) => {
                     peer_is_ready(driver, call);
                     self.push(driver, handler);
+                    count += 1;
                 }
                 Progress::Served(served, handler) => {
                     if let Some(call) = handler.readiness() {

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{self, Poll, Waker};
+use std::time::Duration;
 
 use crate::support::assert_error;
 use kv1::{Client, Fail, GetResults, LocalService};
@@ -30,6 +31,8 @@ enum HandlerAction {
     Nothing,
     /// It records the channel to the client.
     TakeCaller,
+    /// It records the channel when it is woken, and does not end.
+    TakeCallerLate,
     /// It calls the client, and waits for the reply.
     Call,
     /// It calls the client, and cancels the call after some time.
@@ -43,6 +46,11 @@ struct Mirror(Rc<MirrorState>);
 struct MirrorState {
     action: Cell<Option<HandlerAction>>,
     connection: Cell<Option<u64>>,
+    /// The channel that a handler has recorded.
+    caller: RefCell<Option<oncrpc::Channel>>,
+    /// The waker of a handler that waits until it goes on.
+    waiting: RefCell<Option<Waker>>,
+    goes_on: Cell<bool>,
 }
 
 impl LocalService for Mirror {
@@ -58,7 +66,20 @@ impl LocalService for Mirror {
         self.0.connection.set(cx.connection());
         match self.0.action.get().unwrap_or(HandlerAction::Nothing) {
             HandlerAction::Nothing => {}
-            HandlerAction::TakeCaller => drop(cx.caller()),
+            HandlerAction::TakeCaller => drop(self.0.caller.replace(Some(cx.caller()))),
+            HandlerAction::TakeCallerLate => {
+                poll_fn(|cx| {
+                    self.0.waiting.replace(Some(cx.waker().clone()));
+                    if self.0.goes_on.get() {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    }
+                })
+                .await;
+                self.0.caller.replace(Some(cx.caller()));
+                std::future::pending().await
+            }
             HandlerAction::CancelCall => {
                 let mut call = pin!(Client::new(cx.caller()).fail(&UNANSWERED).into_future());
                 let mut polls = 0;
@@ -84,7 +105,8 @@ struct Listener(Rc<RefCell<Vec<u32>>>);
 
 impl LocalService for Listener {
     async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
-        Ok(GetRes::False.into())
+        self.0.borrow_mut().push(UNANSWERED);
+        std::future::pending().await
     }
 
     async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
@@ -104,6 +126,14 @@ impl LocalService for Listener {
     }
 }
 
+/// Returns the outcome of a call, if it has ended.
+fn outcome<T>(call: impl Future<Output = T>) -> Option<T> {
+    match pin!(call).poll(&mut task::Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
 /// A client and a server on this thread.
 struct Ends {
     near: Driver<Device>,
@@ -116,13 +146,18 @@ struct Ends {
 
 impl Ends {
     fn new() -> Self {
+        Self::of(Config::server())
+    }
+
+    /// Returns both ends, with these settings of the server.
+    fn of(config: Config) -> Self {
         let fabric = Fabric::new();
         let driver = || Driver::new(&fabric.device(), &Budget::new(64 << 20), 1024).unwrap();
         let (mut near, mut far) = (driver(), driver());
         let (mirror, listener) = (Mirror::default(), Listener::default());
         let router = Router::new().add_service(kv1::serve_local(mirror.clone()));
         let address = "127.0.0.1:0".parse().unwrap();
-        let server = LocalServer::bind(&mut far, address, Config::server(), router).unwrap();
+        let server = LocalServer::bind(&mut far, address, config, router).unwrap();
         let services = Router::new().add_service(kv1::serve_local(listener.clone()));
         let (address, config) = (server.local_addr(), Config::client());
         let channel = LocalChannel::connect_with_services(&mut near, address, config, services);
@@ -168,6 +203,11 @@ impl Ends {
     fn caller(&self) -> Client<Channel> {
         let connection = self.mirror.0.connection.get().unwrap();
         Client::new(self.server.caller(connection).unwrap())
+    }
+
+    /// Returns the channel that a handler has recorded.
+    fn recorded(&self) -> Client<oncrpc::Channel> {
+        Client::new(self.mirror.0.caller.borrow().clone().unwrap())
     }
 
     fn event(&mut self, caller: &Client<Channel>) -> LocalEvent {
@@ -300,6 +340,122 @@ fn a_channel_ends_with_its_connection() {
     assert_eq!(error.execution(), Execution::NotExecuted);
     let connection = ends.mirror.0.connection.get().unwrap();
     assert!(ends.server.caller::<Device>(connection).is_none());
+}
+
+/// The server's loop would sleep before it sends the call.
+#[test]
+fn a_queued_call_that_gets_memory_is_noticed() {
+    let mut ends = Ends::new();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
+    // The reply grants credits.
+    ends.fail(9, HandlerAction::Call).unwrap();
+    ends.listener.0.take();
+    let kv = ends.recorded();
+    let pool = ends.far.pool().clone();
+    let mut held: Vec<_> = std::iter::from_fn(|| pool.take(1 << 20).ok()).collect();
+    held.pop();
+    let key = "a".try_into().unwrap();
+    let _calls = [(); 2].map(|()| kv.get(&key).into_future());
+    for _ in 0..100 {
+        ends.turn();
+    }
+    assert_eq!(*ends.listener.0.borrow(), [UNANSWERED]);
+    assert_eq!(ends.server.serve(&mut ends.far), 0);
+    held.pop();
+    assert!(ends.server.serve(&mut ends.far) > 0);
+    for _ in 0..100 {
+        ends.turn();
+    }
+    assert_eq!(*ends.listener.0.borrow(), [UNANSWERED; 2]);
+}
+
+#[test]
+fn a_caller_that_is_taken_late_is_noticed() {
+    let mut ends = Ends::new();
+    ends.mirror
+        .0
+        .action
+        .set(Some(HandlerAction::TakeCallerLate));
+    let _call = ends.kv.fail(&9).begin(&mut ends.near).unwrap();
+    for _ in 0..100 {
+        assert!(ends.turn().is_none());
+    }
+    assert_eq!(ends.server.serve(&mut ends.far), 0);
+    ends.mirror.0.goes_on.set(true);
+    let waker = ends.mirror.0.waiting.take().unwrap();
+    waker.wake();
+    assert!(ends.server.serve(&mut ends.far) > 0);
+    let caller = ends.caller();
+    let call = caller.fail(&7).begin(&mut ends.far).unwrap();
+    assert_eq!(ends.end(&caller, &call).unwrap(), 7);
+}
+
+/// The maximum number of queued calls does not count those whose deadlines have passed.
+#[test]
+fn expired_calls_leave_their_places() {
+    let mut ends = Ends::of(Config {
+        max_calls: 1,
+        credits: 1,
+        ..Config::server()
+    });
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
+    let kv = ends.recorded();
+    let _unanswered = kv.fail(&UNANSWERED).into_future();
+    let soon = Duration::from_millis(1);
+    let queued = (0..128).map(|_| kv.fail(&7).timeout(soon).into_future());
+    let queued: Vec<_> = queued.collect();
+    ends.turn();
+    std::thread::sleep(5 * soon);
+    let last = kv.fail(&7).into_future();
+    ends.server.serve(&mut ends.far);
+    for call in queued {
+        let error = outcome(call).unwrap().unwrap_err();
+        let text = "not done within 1ms: too many calls in flight";
+        assert_error(&error, text, Execution::NotExecuted);
+    }
+    assert!(outcome(last).is_none(), "it waits");
+}
+
+/// The error of a call says which end has closed the connection.
+#[test]
+fn a_disconnected_client_is_not_called() {
+    let mut ends = Ends::new();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
+    let (caller, kv) = (ends.caller(), ends.recorded());
+    let call = caller.fail(&UNANSWERED).begin(&mut ends.far).unwrap();
+    ends.turn();
+    let id = caller.transport().id();
+    ends.server.disconnect(&mut ends.far, id);
+    let text = "the connection was lost: the consumer closed it";
+    let error = ends.end(&caller, &call).unwrap_err();
+    assert!(error.to_string().contains(text), "{error}");
+    let error = caller.fail(&7).begin(&mut ends.far).unwrap_err();
+    assert!(error.to_string().contains(text), "{error}");
+    for _ in 0..2 {
+        let call = kv.fail(&7).into_future();
+        ends.turn();
+        let error = outcome(call).unwrap().unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        assert_eq!(error.execution(), Execution::NotExecuted);
+    }
+}
+
+/// The driver knows that the connection is lost, and the server does not know it yet.
+#[test]
+fn a_call_to_a_lost_client_does_not_begin() {
+    let mut ends = Ends::new();
+    ends.fail(9, HandlerAction::TakeCaller).unwrap();
+    let caller = ends.caller();
+    ends.near.forget(ends.kv.transport().id());
+    let id = caller.transport().id();
+    while ends.far.session(id).unwrap().is_peer_ready() {
+        ends.near.turn().unwrap();
+        ends.far.turn().unwrap();
+    }
+    let error = caller.fail(&7).begin(&mut ends.far).unwrap_err();
+    let text = "the connection was lost: the peer is gone";
+    assert!(error.to_string().contains(text), "{error}");
+    assert_eq!(error.execution(), Execution::NotExecuted);
 }
 
 /// In the steady state, neither end allocates for a backward call.
