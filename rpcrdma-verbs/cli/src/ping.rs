@@ -90,12 +90,10 @@ impl Options {
             options: &self,
             server,
         };
-        while !pinger.is_over() {
-            let next = Instant::now() + self.interval;
-            pinger.one(&mut driver)?;
-            pinger.wait_until(&mut driver, next)?;
-        }
+        let ended = pinger.all(&mut driver);
+        // An error that ends the command follows the summary of the calls before it.
         pinger.stats.report()?;
+        ended?;
         Ok(pinger.stats.is_success())
     }
 }
@@ -128,6 +126,16 @@ impl Pinger<'_> {
 
     fn is_over(&self) -> bool {
         self.must_stop() || (self.options.count != 0 && self.stats.sent >= self.options.count)
+    }
+
+    /// Makes calls until all are made or a signal arrives.
+    fn all(&mut self, driver: &mut Driver<AnyDevice>) -> Result<(), Box<dyn Error>> {
+        while !self.is_over() {
+            let next = Instant::now() + self.options.interval;
+            self.one(driver)?;
+            self.wait_until(driver, next)?;
+        }
+        Ok(())
     }
 
     /// Waits between two calls.

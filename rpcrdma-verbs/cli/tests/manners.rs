@@ -1,12 +1,17 @@
 //! Common behaviour of the commands: units, names, signals, JSON, logs, completions and manual
 //! pages.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking, and its numbers are small"
+)]
 
-use std::io::{BufRead, BufReader, Lines, Read as _};
+use std::io::{BufRead, BufReader, Lines, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rpcrdma_iwarp::{Framer, FramerPiece, MpaOptions, MpaResponder, OutgoingKind, OutgoingMessage};
 use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Command {
@@ -196,6 +201,77 @@ fn an_interrupt_ends_ping_with_its_summary() {
         summary.contains(" 0 failed; 1 connections, 0 times none"),
         "{summary}"
     );
+}
+
+/// Accepts an iWARP connection, and answers its first message: the server supports no version of
+/// the client.
+fn refuse_versions(listener: &TcpListener) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut mpa = MpaResponder::new();
+    let request = loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        if let Some(request) = mpa.receive(&byte).unwrap() {
+            break request;
+        }
+    };
+    let options = MpaOptions {
+        crc: true,
+        depths: None,
+        rtr: None,
+        private_data: Vec::new(),
+    };
+    let (reply, established) = request.accept(&options).unwrap();
+    stream.write_all(&reply).unwrap();
+    // The length, and the header of a Send, precede the XID.
+    let mut fpdu = [0; 24];
+    stream.read_exact(&mut fpdu).unwrap();
+    let xid = &fpdu[20..];
+    let words = [2u32, 1, 4, 1, 3, 4].map(u32::to_be_bytes);
+    let error = [xid, words.as_flattened()].concat();
+    let mut framer = Framer::new(1448, established.crc, established.markers, false);
+    let kind = OutgoingKind::Send {
+        solicited: false,
+        invalidate: None,
+    };
+    let mut message = OutgoingMessage::new(0, kind, error.len() as u32);
+    assert!(framer.push_segment(&mut message, &[&error]).unwrap());
+    let pieces = framer.pieces().map(|piece| match piece {
+        FramerPiece::Owned(bytes) => bytes,
+        FramerPiece::Payload { offset, len, .. } => &error[offset as usize..][..len],
+    });
+    stream
+        .write_all(&pieces.collect::<Vec<_>>().concat())
+        .unwrap();
+    // The client closes the connection.
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
+/// The session has ended, so that the next call cannot begin.
+#[test]
+fn a_final_error_ends_ping_with_its_summary() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    let refuses = std::thread::spawn(move || refuse_versions(&listener));
+    let arguments = ["ping", "--connect", &server, "--interval", "1ms", "--json"];
+    let output = rpcrdma(&arguments);
+    refuses.join().unwrap();
+    let errors = str::from_utf8(&output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let events = events(&output.stdout);
+    let failure = events.iter().find(|event| event["event"] == "failure");
+    let failure = failure.unwrap();
+    let why = "the two ends have no version in common";
+    assert!(
+        failure["error"].as_str().unwrap().contains(why),
+        "{failure}"
+    );
+    let summary = events.last().unwrap();
+    let count = |name: &str| summary[name].as_u64().unwrap();
+    assert_eq!(summary["event"], "summary", "{events:?}");
+    assert_eq!(["sent", "answered", "failed"].map(count), [1, 0, 1]);
+    assert!(errors.starts_with("rpcrdma: "), "{errors}");
+    assert!(errors.contains("the channel was shut down"), "{errors}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! The names of events and of JSON fields are for programs: `tests/manners.rs` checks them. `sent`
 //! counts calls that were begun, so a call that a signal interrupts is neither answered nor failed.
+//! A call that cannot begin is not counted: its error ends the command, after the summary.
 
 use std::fmt;
 use std::time::Duration;
