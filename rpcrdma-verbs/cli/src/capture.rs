@@ -17,7 +17,7 @@ mod rpc;
 mod tcp;
 pub(crate) mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -89,8 +89,8 @@ struct Stream {
     iwarp: IwarpConnection,
     /// The direction of the client's first segment.
     opened: Option<usize>,
-    /// Whether each direction has ended.
-    closed: [bool; 2],
+    /// Whether it has ended. It is kept, since retransmitted segments may follow.
+    has_ended: bool,
     connection: Option<(ConnectionNumber, usize)>,
 }
 
@@ -103,8 +103,14 @@ struct Analysis<W> {
     requests: HashMap<(IpAddr, IpAddr, u32), (u32, u16)>,
     /// The directions of connections that connection managers set up: the queue pair of each end.
     managed: HashMap<QueuePair, (Sender, QueuePair, u16)>,
-    streams: HashMap<(SocketAddr, SocketAddr), Stream>,
+    streams: HashMap<Ends, Stream>,
+    /// The streams that have ended, which make room for others. A stream of the same ports may have
+    /// replaced one.
+    ended: VecDeque<Ends>,
 }
+
+/// The two ends of a TCP connection.
+type Ends = (SocketAddr, SocketAddr);
 
 impl<W: Write> Analysis<W> {
     fn new(report: Report<W>) -> Self {
@@ -115,6 +121,7 @@ impl<W: Write> Analysis<W> {
             requests: HashMap::new(),
             managed: HashMap::new(),
             streams: HashMap::new(),
+            ended: VecDeque::new(),
         }
     }
 
@@ -131,9 +138,12 @@ impl<W: Write> Analysis<W> {
     }
 
     fn finish(&mut self) -> Result<(), OutputError> {
-        let mut streams = std::mem::take(&mut self.streams);
-        for (addresses, stream) in &mut streams {
-            self.close(*addresses, stream)?;
+        let streams = std::mem::take(&mut self.streams);
+        let mut streams: Vec<_> = streams.into_iter().collect();
+        // The output does not depend on the order of the map.
+        streams.sort_unstable_by_key(|(ends, _)| *ends);
+        for (ends, mut stream) in streams {
+            self.close(ends, &mut stream)?;
         }
         Ok(())
     }
@@ -170,7 +180,7 @@ impl<W: Write> Analysis<W> {
     /// Tracks the messages of connection managers.
     fn manage(&mut self, source: IpAddr, destination: IpAddr, management: Management) {
         if self.requests.len() >= MAX_FLOWS || self.managed.len() >= MAX_FLOWS {
-            return;
+            return self.report.overflow();
         }
         match management {
             Management::Request {
@@ -333,25 +343,24 @@ impl<W: Write> Analysis<W> {
         } else {
             ((destination, source), 1)
         };
-        let begins = header.syn && header.acknowledged.is_none();
         let mut stream = match self.streams.remove(&addresses) {
             // The ports are reused for a new connection.
-            Some(stream) if begins && stream.connection.is_some() => {
-                let mut old = stream;
+            Some(mut old) if old.directions[side].is_restarted_by(header) => {
                 self.close(addresses, &mut old)?;
                 Stream::default()
             }
             Some(stream) => stream,
             // Acknowledgements alone do not identify a stream.
-            None if packet.length == 0 && !begins => return Ok(()),
-            None if self.streams.len() >= MAX_FLOWS => {
+            None if packet.length == 0 && !header.syn => return Ok(()),
+            None if !self.has_room() => {
                 self.report.overflow();
                 return Ok(());
             }
             None => Stream::default(),
         };
-        if begins {
-            stream.opened = Some(side);
+        if header.syn {
+            let is_answer = header.acknowledged.is_some();
+            stream.opened = Some(if is_answer { 1 - side } else { side });
         }
         let parts = stream.directions[side].segment(header, packet.payload, packet.length);
         self.iwarp(addresses, &mut stream, side, parts)?;
@@ -359,20 +368,31 @@ impl<W: Write> Analysis<W> {
             let parts = stream.directions[1 - side].acknowledged(number);
             self.iwarp(addresses, &mut stream, 1 - side, parts)?;
         }
-        stream.closed[side] |= header.fin;
-        if header.reset || stream.closed == [true; 2] {
-            return self.close(addresses, &mut stream);
+        let have_ended = stream.directions.iter().all(Direction::has_ended);
+        if !stream.has_ended && (header.reset || have_ended) {
+            stream.has_ended = true;
+            self.ended.push_back(addresses);
+            self.close(addresses, &mut stream)?;
         }
         self.streams.insert(addresses, stream);
         Ok(())
     }
 
+    /// Returns true if there is room for another stream, for which one that has ended is dropped.
+    fn has_room(&mut self) -> bool {
+        while self.streams.len() >= MAX_FLOWS {
+            let Some(oldest) = self.ended.pop_front() else {
+                return false;
+            };
+            if self.streams.get(&oldest).is_some_and(|old| old.has_ended) {
+                self.streams.remove(&oldest);
+            }
+        }
+        true
+    }
+
     /// Takes the data that still wait in an ended stream.
-    fn close(
-        &mut self,
-        addresses: (SocketAddr, SocketAddr),
-        stream: &mut Stream,
-    ) -> Result<(), OutputError> {
+    fn close(&mut self, addresses: Ends, stream: &mut Stream) -> Result<(), OutputError> {
         for side in [0, 1] {
             let parts = stream.directions[side].finish();
             self.iwarp(addresses, stream, side, parts)?;
@@ -382,7 +402,7 @@ impl<W: Write> Analysis<W> {
 
     fn iwarp(
         &mut self,
-        addresses: (SocketAddr, SocketAddr),
+        addresses: Ends,
         stream: &mut Stream,
         side: usize,
         parts: Vec<StreamPart>,
@@ -397,7 +417,7 @@ impl<W: Write> Analysis<W> {
 
     fn arrived_on_stream(
         &mut self,
-        addresses: (SocketAddr, SocketAddr),
+        addresses: Ends,
         stream: &mut Stream,
         side: usize,
         arrival: IwarpArrival,

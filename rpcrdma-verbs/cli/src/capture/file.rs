@@ -8,7 +8,9 @@ use std::error::Error;
 use std::io::Read;
 use std::time::Duration;
 
-use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError};
+use pcap_parser::{
+    Block, IDB_MAGIC, InterfaceDescriptionBlock, Linktype, PcapBlockOwned, PcapError,
+};
 
 /// The initial buffer size for a block, and the maximum: one packet, or a block of keys or names.
 const ROOM: usize = 1 << 16;
@@ -17,8 +19,9 @@ const MAX_ROOM: usize = 1 << 26;
 /// A captured frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
-    /// The time since the epoch, or since another reference point.
-    pub(super) time: Duration,
+    /// The time since the epoch, or since another reference point; `None` if the file has none for
+    /// the frame.
+    pub(super) time: Option<Duration>,
     pub(super) link: Linktype,
     /// The captured bytes, which may be fewer than were sent.
     pub(super) bytes: &'a [u8],
@@ -29,7 +32,13 @@ pub(super) struct Frame<'a> {
 impl Frame<'_> {
     /// Returns true if the end of the frame was not captured.
     pub(super) fn is_truncated(&self) -> bool {
-        (self.bytes.len() as u64) < u64::from(self.length)
+        self.missing() > 0
+    }
+
+    /// Returns the number of bytes at the end of the frame that were not captured.
+    pub(super) fn missing(&self) -> usize {
+        let length = usize::try_from(self.length).unwrap_or(usize::MAX);
+        length.saturating_sub(self.bytes.len())
     }
 }
 
@@ -42,6 +51,34 @@ struct Interface {
     /// The offset in seconds.
     offset: i64,
     snapshot: usize,
+}
+
+impl Interface {
+    fn new(block: &InterfaceDescriptionBlock<'_>) -> Self {
+        // The parser reads the offset in the byte order of little-endian sections.
+        let is_big_endian = block.block_type != IDB_MAGIC;
+        Self {
+            link: block.linktype,
+            resolution: resolution(block.if_tsresol).unwrap_or(1_000_000),
+            offset: if is_big_endian {
+                block.if_tsoffset.swap_bytes()
+            } else {
+                block.if_tsoffset
+            },
+            snapshot: usize::try_from(block.snaplen).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// Returns the time units per second: a power of ten, or of two if the highest bit is set. The
+/// parser knows no power of two.
+fn resolution(option: u8) -> Option<u64> {
+    let exponent = u32::from(option & 0x7f);
+    if option & 0x80 == 0 {
+        10u64.checked_pow(exponent)
+    } else {
+        1u64.checked_shl(exponent)
+    }
 }
 
 /// The format of a pcap file, or the interfaces of a pcapng section.
@@ -138,7 +175,7 @@ impl Context {
                 let part = u64::from(packet.ts_usec);
                 let time = Duration::from_secs(packet.ts_sec.into()) + fraction(part, resolution);
                 Some(Frame {
-                    time,
+                    time: Some(time),
                     link,
                     bytes: clip(packet.data, packet.caplen, packet.origlen),
                     length: packet.origlen,
@@ -149,15 +186,7 @@ impl Context {
                 None
             }
             PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-                self.interfaces.push(Interface {
-                    link: interface.linktype,
-                    resolution: interface
-                        .ts_resolution()
-                        .filter(|r| *r > 0)
-                        .unwrap_or(1_000_000),
-                    offset: interface.if_tsoffset,
-                    snapshot: usize::try_from(interface.snaplen).unwrap_or(usize::MAX),
-                });
+                self.interfaces.push(Interface::new(interface));
                 None
             }
             PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
@@ -168,7 +197,7 @@ impl Context {
                 let part = fraction(units % interface.resolution, interface.resolution);
                 let time = Duration::from_secs(seconds).saturating_add(part);
                 Some(Frame {
-                    time,
+                    time: Some(time),
                     link: interface.link,
                     bytes: clip(packet.data, packet.caplen, packet.origlen),
                     length: packet.origlen,
@@ -183,7 +212,7 @@ impl Context {
                 };
                 let bytes = clip(packet.data, packet.origlen, packet.origlen);
                 Some(Frame {
-                    time: Duration::ZERO,
+                    time: None,
                     link: interface.link,
                     bytes: bytes.get(..bytes.len().min(max))?,
                     length: packet.origlen,

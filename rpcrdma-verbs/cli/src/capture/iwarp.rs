@@ -144,6 +144,7 @@ impl IwarpConnection {
         let begins = |key: &[u8; 16]| start > 0 && half.buffer[..start] == key[..start];
         let Some(which) = KEYS.iter().position(|key| begins(key)) else {
             // A capture may begin within the stream.
+            half.setup_lost = true;
             half.state = HalfState::Fpdus { sure: false };
             return;
         };

@@ -15,6 +15,8 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// The length of a TCP header without options.
+const TCP_HEADER: usize = 20;
 
 /// A UDP or TCP packet.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +141,7 @@ pub(super) fn is_supported(link: Linktype) -> bool {
 pub(super) fn parse<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let mut bytes = Bytes(frame.bytes);
     let protocol = LinkHeader::of(frame.link)?.skip(&mut bytes)?;
-    network(bytes, protocol)
+    network(bytes, protocol, frame.missing())
 }
 
 fn by_version(bytes: Bytes<'_>) -> Option<u16> {
@@ -150,7 +152,8 @@ fn by_version(bytes: Bytes<'_>) -> Option<u16> {
     }
 }
 
-fn network(mut bytes: Bytes<'_>, mut protocol: u16) -> Option<Packet<'_>> {
+/// Parses the packet at the end of a frame, of which `missing` more bytes were not captured.
+fn network(mut bytes: Bytes<'_>, mut protocol: u16, missing: usize) -> Option<Packet<'_>> {
     for _ in 0..4 {
         if VLAN_TAGS.contains(&protocol) {
             bytes.take(2)?;
@@ -158,13 +161,13 @@ fn network(mut bytes: Bytes<'_>, mut protocol: u16) -> Option<Packet<'_>> {
         }
     }
     match protocol {
-        IPV4 => ipv4(bytes),
-        IPV6 => ipv6(bytes),
+        IPV4 => ipv4(bytes, missing),
+        IPV6 => ipv6(bytes, missing),
         _ => None,
     }
 }
 
-fn ipv4(bytes: Bytes<'_>) -> Option<Packet<'_>> {
+fn ipv4(bytes: Bytes<'_>, missing: usize) -> Option<Packet<'_>> {
     let header = bytes.0.get(..20)?;
     let header_length = usize::from(header[0] & 15) * 4;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -179,19 +182,27 @@ fn ipv4(bytes: Bytes<'_>) -> Option<Packet<'_>> {
     };
     let addresses = (address(12)?, address(16)?);
     // With segmentation offload, the sender leaves the length 0.
-    let total = if total == 0 { bytes.0.len() } else { total };
+    let total = if total == 0 {
+        bytes.0.len() + missing
+    } else {
+        total
+    };
     let length = total.checked_sub(header_length)?;
     let payload = bytes.0.get(header_length..)?;
     transport(header[9], addresses, Bytes(payload), length)
 }
 
-fn ipv6(mut bytes: Bytes<'_>) -> Option<Packet<'_>> {
+fn ipv6(mut bytes: Bytes<'_>, missing: usize) -> Option<Packet<'_>> {
     let header: [u8; 40] = bytes.array()?;
     if header[0] >> 4 != 6 {
         return None;
     }
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let mut length = if length == 0 { bytes.0.len() } else { length };
+    let mut length = if length == 0 {
+        bytes.0.len() + missing
+    } else {
+        length
+    };
     let address = |at: usize| {
         let bytes: Option<[u8; 16]> = header.get(at..at + 16)?.try_into().ok();
         bytes.map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)))
@@ -235,13 +246,14 @@ fn transport(
                 fin: flags & 1 != 0,
                 reset: flags & 4 != 0,
             };
-            (Transport::Tcp(header), usize::from(offset >> 4) * 4)
+            let length = usize::from(offset >> 4) * 4;
+            if length < TCP_HEADER {
+                return None;
+            }
+            (Transport::Tcp(header), length)
         }
         _ => return None,
     };
-    if header < 8 {
-        return None;
-    }
     Some(Packet {
         source: SocketAddr::new(addresses.0, source),
         destination: SocketAddr::new(addresses.1, destination),

@@ -96,8 +96,11 @@ impl<W: Write> Report<W> {
 
     /// Counts a frame, and sets the time of the following events.
     pub(super) fn frame(&mut self, frame: &Frame<'_>) {
-        let began = *self.began.get_or_insert(frame.time);
-        self.now = frame.time.saturating_sub(began);
+        // A frame without a time has that of the frame before it.
+        if let Some(time) = frame.time {
+            let began = *self.began.get_or_insert(time);
+            self.now = time.saturating_sub(began);
+        }
         self.frames += 1;
         self.truncated += u64::from(frame.is_truncated());
         if !packet::is_supported(frame.link) {

@@ -48,15 +48,16 @@ impl<'a> Transfer<'a> {
         let queue_pair = bytes.u24()?;
         bytes.u8()?;
         let psn = bytes.u24()?;
-        // The ICRC and the padding are at the end.
-        let tail = (4 + usize::from(flags >> 4 & 3)).saturating_sub(cut);
-        let payload = bytes.0.get(..bytes.0.len().checked_sub(tail)?)?;
+        // The padding and the ICRC are at the end.
+        let tail = 4 + usize::from(flags >> 4 & 3);
+        let captured = bytes.0.len().checked_sub(tail.saturating_sub(cut))?;
+        let payload = bytes.0.get(..captured)?;
         Some(Self {
             opcode,
             queue_pair,
             psn,
             payload,
-            cut: cut.saturating_sub(4),
+            cut: cut.saturating_sub(tail),
         })
     }
 

@@ -27,6 +27,8 @@ pub(super) enum StreamPart {
 /// One direction of a connection.
 #[derive(Default)]
 pub(super) struct Direction {
+    /// The sequence number of the first byte, of which the connection's SYN has the one before.
+    first: Option<u32>,
     /// The sequence number of the next byte.
     next: Option<u32>,
     /// The segments after a missing one, by their offset from the first captured byte, with the
@@ -37,6 +39,8 @@ pub(super) struct Direction {
     position: u64,
     /// The sequence number after the last byte that was sent, as far as it is known.
     end: Option<StreamEnd>,
+    /// Whether the peer has acknowledged the FIN.
+    fin_acknowledged: bool,
 }
 
 /// Where a stream ends.
@@ -57,7 +61,8 @@ impl Direction {
         length: usize,
     ) -> Vec<StreamPart> {
         let mut parts = Vec::new();
-        let first = header.sequence.wrapping_add(u32::from(header.syn));
+        let first = first_byte(header);
+        self.first.get_or_insert(first);
         if header.fin {
             // Lengths of packets have 16 bits.
             let length = u32::try_from(length).unwrap_or_default();
@@ -83,23 +88,39 @@ impl Direction {
         }
         self.deliver(&mut parts);
         while self.waiting_bytes > MAX_WAITING || self.waiting.len() > MAX_SEGMENTS {
-            self.skip(&mut parts);
+            self.skip(u64::MAX, &mut parts);
         }
         parts
     }
 
-    /// Takes an acknowledgement of the peer: missing segments before it will not appear in the
-    /// capture.
+    /// Returns true if this segment begins another connection of the same ports: its SYN is not the
+    /// one of this connection.
+    pub(super) fn is_restarted_by(&self, header: TcpHeader) -> bool {
+        header.syn && self.first.is_some_and(|first| first != first_byte(header))
+    }
+
+    /// Returns true if the stream has ended: all bytes before its FIN were captured, or the peer has
+    /// acknowledged the FIN, so that no other byte will appear in the capture.
+    pub(super) fn has_ended(&self) -> bool {
+        let Some(StreamEnd::Fin(end)) = self.end else {
+            return false;
+        };
+        self.fin_acknowledged || self.next == Some(end)
+    }
+
+    /// Takes an acknowledgement of the peer: missing bytes before it will not appear in the capture.
     pub(super) fn acknowledged(&mut self, number: u32) -> Vec<StreamPart> {
         let mut parts = Vec::new();
-        while !self.waiting.is_empty()
-            && self
-                .next
-                .is_some_and(|next| number.wrapping_sub(next).cast_signed() > 0)
+        let after = |at: u32| u32::try_from(number.wrapping_sub(at).cast_signed()).unwrap_or(0);
+        while let Some(bytes @ 1..) = self.next.map(after)
+            && !self.waiting.is_empty()
         {
-            self.skip(&mut parts);
+            self.skip(bytes.into(), &mut parts);
         }
-        let is_later = |end: u32| number.wrapping_sub(end).cast_signed() > 0;
+        let is_later = |end: u32| after(end) > 0;
+        if let Some(StreamEnd::Fin(end)) = self.end {
+            self.fin_acknowledged |= is_later(end);
+        }
         self.end = match self.end {
             Some(StreamEnd::Acknowledged(end)) if !is_later(end) => self.end,
             Some(StreamEnd::Fin(_)) => self.end,
@@ -113,7 +134,7 @@ impl Direction {
     pub(super) fn finish(&mut self) -> Vec<StreamPart> {
         let mut parts = Vec::new();
         while !self.waiting.is_empty() {
-            self.skip(&mut parts);
+            self.skip(u64::MAX, &mut parts);
         }
         let after = |end: u32| {
             let rest = self.next.map(|next| end.wrapping_sub(next).cast_signed());
@@ -132,12 +153,12 @@ impl Direction {
         parts
     }
 
-    /// Gives up the missing bytes before the first waiting segment.
-    fn skip(&mut self, parts: &mut Vec<StreamPart>) {
+    /// Gives up the missing bytes before the first waiting segment, at most this number.
+    fn skip(&mut self, most: u64, parts: &mut Vec<StreamPart>) {
         let Some((&at, _)) = self.waiting.first_key_value() else {
             return;
         };
-        let gap = at.saturating_sub(self.position);
+        let gap = at.saturating_sub(self.position).min(most);
         if gap > 0 {
             self.advance(gap);
             parts.push(StreamPart::Gap(gap));
@@ -175,6 +196,11 @@ impl Direction {
             }
         }
     }
+}
+
+/// Returns the sequence number of the first byte of a segment.
+fn first_byte(header: TcpHeader) -> u32 {
+    header.sequence.wrapping_add(u32::from(header.syn))
 }
 
 #[cfg(test)]
@@ -218,6 +244,17 @@ mod tests {
         assert_eq!(stream.acknowledged(5), [StreamPart::Gap(3), bytes(b"fg")]);
         assert_eq!(stream.segment(header(9, false), b"j", 1), []);
         assert_eq!(stream.finish(), [StreamPart::Gap(2), bytes(b"j")]);
+    }
+
+    /// The bytes behind the acknowledged ones may be retransmitted.
+    #[test]
+    fn bytes_that_are_not_acknowledged_are_not_missing() {
+        let mut stream = Direction::default();
+        assert_eq!(stream.segment(header(0, false), b"ab", 2), [bytes(b"ab")]);
+        assert_eq!(stream.segment(header(5, false), b"fg", 2), []);
+        assert_eq!(stream.acknowledged(3), [StreamPart::Gap(1)]);
+        let parts = stream.segment(header(3, false), b"de", 2);
+        assert_eq!(parts, [bytes(b"de"), bytes(b"fg")]);
     }
 
     #[test]

@@ -97,43 +97,106 @@ fn records(file: &[u8]) -> Vec<&[u8]> {
     records
 }
 
+/// A pcapng file that is written in a byte order.
+struct NgWriter {
+    big: bool,
+    out: Vec<u8>,
+}
+
+/// The option that sets the time units, and the option that sets the offset in seconds.
+const TSRESOL: u16 = 9;
+const TSOFFSET: u16 = 14;
+
+impl NgWriter {
+    /// Begins a file.
+    fn new(big: bool) -> Self {
+        let mut this = Self {
+            big,
+            out: Vec::new(),
+        };
+        let version = [this.half(1), this.half(0)].concat();
+        let section = [&this.word(0x1a2b_3c4d)[..], &version, &[0xff; 8]].concat();
+        this.block(0x0a0d_0d0a, &section);
+        this
+    }
+
+    fn word(&self, value: u32) -> [u8; 4] {
+        if self.big {
+            value.to_be_bytes()
+        } else {
+            value.to_le_bytes()
+        }
+    }
+
+    fn half(&self, value: u16) -> [u8; 2] {
+        if self.big {
+            value.to_be_bytes()
+        } else {
+            value.to_le_bytes()
+        }
+    }
+
+    fn block(&mut self, kind: u32, body: &[u8]) {
+        let padded = body.len().next_multiple_of(4);
+        let length = self.word(12 + padded as u32);
+        self.out.extend(self.word(kind));
+        self.out.extend(length);
+        self.out.extend(body);
+        self.out.resize(self.out.len() + padded - body.len(), 0);
+        self.out.extend(length);
+    }
+
+    /// Adds an interface of Ethernet.
+    fn interface(&mut self, resolution: u8, offset: i64) {
+        let offset = if self.big {
+            offset.to_be_bytes()
+        } else {
+            offset.to_le_bytes()
+        };
+        let options = [
+            &self.half(TSRESOL)[..],
+            &self.half(1),
+            &[resolution, 0, 0, 0],
+            &self.half(TSOFFSET),
+            &self.half(8),
+            &offset,
+            &[0; 4],
+        ];
+        let fixed = [&self.half(1)[..], &self.half(0), &self.word(0)].concat();
+        self.block(1, &[fixed, options.concat()].concat());
+    }
+
+    /// Adds a frame that was captured at a time, in units of its interface.
+    fn packet(&mut self, interface: u32, time: u64, frame: &[u8]) {
+        let length = self.word(frame.len() as u32);
+        let time = [self.word((time >> 32) as u32), self.word(time as u32)].concat();
+        let body = [&self.word(interface)[..], &time, &length, &length, frame];
+        self.block(6, &body.concat());
+    }
+
+    /// Adds a frame without a time.
+    fn simple_packet(&mut self, frame: &[u8]) {
+        let body = [&self.word(frame.len() as u32)[..], frame].concat();
+        self.block(3, &body);
+    }
+}
+
+/// Returns the time of a record in microseconds.
+fn micros(record: &[u8]) -> u64 {
+    let field = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
+    u64::from(field(0)) * 1_000_000 + u64::from(field(4))
+}
+
 /// Returns a capture as pcapng in either byte order, with nanoseconds.
 fn pcapng(file: &[u8], big: bool) -> Vec<u8> {
-    let word = |value: u32| {
-        if big {
-            value.to_be_bytes()
-        } else {
-            value.to_le_bytes()
-        }
-    };
-    let half = |value: u16| {
-        if big {
-            value.to_be_bytes()
-        } else {
-            value.to_le_bytes()
-        }
-    };
-    let block = |kind: u32, body: &[u8]| {
-        let length = word(12 + body.len().next_multiple_of(4) as u32);
-        let mut block = [&word(kind), &length[..], body].concat();
-        block.resize(8 + body.len().next_multiple_of(4), 0);
-        [&block, &length[..]].concat()
-    };
-    let section = [&word(0x1a2b_3c4d)[..], &half(1), &half(0), &[0xff; 8]].concat();
-    let resolution = [&half(9)[..], &half(1), &[9, 0, 0, 0], &[0; 4]].concat();
-    let interface = [&half(1)[..], &half(0), &word(0), &resolution].concat();
-    let mut out = [block(0x0a0d_0d0a, &section), block(1, &interface)].concat();
+    let mut ng = NgWriter::new(big);
+    ng.interface(9, 0);
     // A block of an unknown type.
-    out.extend(block(0x1234, &[1, 2, 3]));
+    ng.block(0x1234, &[1, 2, 3]);
     for record in records(file) {
-        let field = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
-        let time = u64::from(field(0)) * 1_000_000_000 + u64::from(field(4)) * 1000;
-        let length = word(field(8));
-        let (high, low) = (word((time >> 32) as u32), word(time as u32));
-        let body = [&word(0)[..], &high, &low, &length, &length, &record[16..]].concat();
-        out.extend(block(6, &body));
+        ng.packet(0, micros(record) * 1000, &record[16..]);
     }
-    out
+    ng.out
 }
 
 /// Returns the fields that are equal in all formats of a capture.
@@ -306,4 +369,177 @@ fn damage_causes_no_panic() {
             }
         }
     }
+}
+
+fn times(file: &[u8]) -> Vec<f64> {
+    let events = events(file).unwrap();
+    let messages = of_kind(&events, "message");
+    messages
+        .iter()
+        .map(|event| event["time"].as_f64().unwrap())
+        .collect()
+}
+
+/// Returns a pcap file with these records, each a millisecond after the one before.
+fn pcap_of<'r>(header: &[u8], records: impl IntoIterator<Item = &'r [u8]>) -> Vec<u8> {
+    let mut file = header[..24].to_vec();
+    for (at, record) in records.into_iter().enumerate() {
+        file.extend(0u32.to_le_bytes());
+        file.extend((1000 * at as u32).to_le_bytes());
+        file.extend(&record[8..]);
+    }
+    file
+}
+
+/// Interfaces have units of time and offsets of their own.
+#[test]
+fn times_have_the_units_and_offsets_of_their_interfaces() {
+    let file = capture_of(Frames::Roce, &[7], [60, 24, 60, 24]);
+    let file = pcap_of(&file, records(&file));
+    let expected = times(&file);
+    for big in [false, true] {
+        let mut ng = NgWriter::new(big);
+        ng.interface(6, 0);
+        // Units of 2^-20 seconds, and a clock that is ahead.
+        ng.interface(0x80 | 20, -3600);
+        for (at, record) in records(&file).into_iter().enumerate() {
+            let time = micros(record);
+            match at % 2 {
+                0 => ng.packet(0, time, &record[16..]),
+                _ => {
+                    let units = (u128::from(time + 3_600_000_000) << 20) / 1_000_000;
+                    ng.packet(1, units as u64, &record[16..]);
+                }
+            }
+        }
+        let found = times(&ng.out);
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-5, "{found}, not {expected}");
+        }
+    }
+}
+
+/// A frame without a time is printed with the time of the frame before it.
+#[test]
+fn frames_without_times_have_the_time_before() {
+    const EPOCH: u64 = 1_700_000_000_000_000;
+    let file = capture_of(Frames::Roce, &[7], [60, 24, 60, 24]);
+    let mut ng = NgWriter::new(false);
+    ng.interface(6, 0);
+    for (at, record) in records(&file).into_iter().enumerate() {
+        match at {
+            // The messages of the connection managers, and the first call.
+            0..=1 | 3 => ng.simple_packet(&record[16..]),
+            _ => ng.packet(0, EPOCH + at as u64 * 1_000_000, &record[16..]),
+        }
+    }
+    assert_eq!(times(&ng.out), [0.0, 0.0, 2.0, 3.0]);
+}
+
+/// Returns the frame of a record with the padding and the ICRC cut off.
+fn cut(record: &[u8], bytes: usize) -> Vec<u8> {
+    let mut cut = record[..record.len() - bytes].to_vec();
+    let captured = (cut.len() - 16) as u32;
+    cut[8..12].copy_from_slice(&captured.to_le_bytes());
+    cut
+}
+
+#[test]
+fn a_message_is_whole_without_its_padding() {
+    let file = capture_of(Frames::Roce, &[7], [61, 24, 60, 24]);
+    for (bytes, lost) in [(7, 0), (8, 1)] {
+        let mut records: Vec<Vec<u8>> = records(&file).iter().map(|one| one.to_vec()).collect();
+        records[2] = cut(&records[2], bytes);
+        // The flow is known before.
+        records.insert(2, records[4].clone());
+        let set_psn = |record: &mut Vec<u8>, psn: u8| record[16 + 14 + 20 + 8 + 11] = psn;
+        set_psn(&mut records[2], 0xff);
+        records[2][16 + 14 + 20 + 8 + 9..][..2].fill(0xff);
+        let file = pcap_of(&file, records.iter().map(Vec::as_slice));
+        let events = events(&file).unwrap();
+        assert_eq!(of_kind(&events, "message").len(), 5 - lost, "{bytes}");
+        assert_eq!(of_kind(&events, "lost").len(), lost, "{bytes}");
+    }
+}
+
+/// The number of frames before the first message of an iWARP connection: three of TCP, and the
+/// request and the reply of MPA.
+const SETUP: usize = 5;
+/// The offset of the TCP header in a record.
+const TCP: usize = 16 + 14 + 20;
+
+/// Returns the records of an iWARP connection with four messages of one segment each.
+fn iwarp_records() -> (Vec<u8>, Vec<Vec<u8>>) {
+    let file = capture_of(Frames::Iwarp, &[7], [60, 24, 60, 24]);
+    let all: Vec<Vec<u8>> = records(&file).iter().map(|one| one.to_vec()).collect();
+    // Then each end sends a FIN.
+    assert_eq!(all.len(), SETUP + 4 + 2);
+    (file, all)
+}
+
+/// Checks that these records are one connection with four messages, or with several connections.
+#[track_caller]
+fn assert_whole(header: &[u8], records: &[Vec<u8>], lost: usize) {
+    let file = pcap_of(header, records.iter().map(Vec::as_slice));
+    let events = events(&file).unwrap();
+    let xids: Vec<_> = of_kind(&events, "message")
+        .iter()
+        .map(|event| event["xid"].as_u64().unwrap())
+        .collect();
+    assert_eq!(xids, [7, 7, 8, 8]);
+    assert_eq!(of_kind(&events, "connection").len(), 1);
+    assert_eq!(of_kind(&events, "lost").len(), lost, "{events:?}");
+}
+
+/// A connection of the same ports follows one without messages.
+#[test]
+fn ports_are_used_again() {
+    let (header, records) = iwarp_records();
+    let mut next = records.clone();
+    for record in &mut next {
+        // Both numbers begin elsewhere.
+        for at in [TCP + 5, TCP + 9] {
+            record[at] ^= 0x80;
+        }
+    }
+    for before in [3, SETUP] {
+        assert_whole(&header, &[&records[..before], &next].concat(), 0);
+        // Without the SYN of the client.
+        assert_whole(&header, &[&records[..1], &next[1..]].concat(), 0);
+    }
+}
+
+#[test]
+fn segments_may_follow_the_end() {
+    let (header, records) = iwarp_records();
+    // The last message is retransmitted after the FINs, which do not wait for it.
+    let mut late = records.clone();
+    let last = late.remove(SETUP + 3);
+    late.push(last.clone());
+    assert_whole(&header, &late, 0);
+    // It comes again, although the connection has ended.
+    assert_whole(&header, &[&records[..], &[last]].concat(), 0);
+    // It crosses a RST of the client, which does not acknowledge it.
+    let mut reset = records.clone();
+    let acknowledged = records[SETUP + 2][TCP + 8..TCP + 12].to_vec();
+    reset[SETUP + 4][TCP + 8..TCP + 12].copy_from_slice(&acknowledged);
+    reset[SETUP + 4][TCP + 13] |= 4;
+    reset.swap(SETUP + 3, SETUP + 4);
+    assert_whole(&header, &reset, 0);
+}
+
+/// The peer of an end whose setup is known does not wait for a setup that the capture lacks.
+#[test]
+fn a_capture_without_the_setup_of_one_end_is_read() {
+    let (header, records) = iwarp_records();
+    let without = |missing: &[usize]| {
+        let rest = records.iter().enumerate();
+        let rest = rest.filter(|(at, _)| !missing.contains(at));
+        rest.map(|(_, record)| record.clone()).collect::<Vec<_>>()
+    };
+    // Frames of the server: SYN, reply.
+    assert_whole(&header, &without(&[1, 4]), 0);
+    // Frames of the client: SYN, ACK, request.
+    assert_whole(&header, &without(&[0, 2, 3]), 0);
 }
