@@ -3,30 +3,34 @@
 //!
 //! `SIGNAL` equals `SIGNAL_INTERVAL` of `driver::connection::sending`, so that the costs compare.
 //! The functions poll without a time limit: a connection that fails in its setup or during
-//! `ping_pong` is not detected.
+//! `ping_pong` is not detected. Nothing would end without a message in flight, which the types of
+//! the arguments exclude.
 //!
 //! ```
 //! use rpcrdma_verbs::measure::{Devices, ping_pong};
 //! use rpcrdma_verbs::provider::software::Fabric;
+//! use std::num::NonZeroU32;
 //!
 //! let fabric = Fabric::new();
 //! let address = ([127, 0, 0, 1], 0).into();
 //! let devices = Devices { near: fabric.device(), far: fabric.device(), address };
 //! // 1,000 requests of 136 bytes and replies of 120, 4 in flight on each of 2 connections.
-//! let nanoseconds = ping_pong(&devices, (136, 120), (4, 2), 1000)?;
+//! let (depth, connections) = (NonZeroU32::new(4).unwrap(), NonZeroU32::new(2).unwrap());
+//! let nanoseconds = ping_pong(&devices, (136, 120), (depth, connections), 1000)?;
 //! println!("{nanoseconds:.0} ns per message and reply");
 //! # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
 //! ```
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::time::Instant;
 
 use crate::driver::DriverError;
 use crate::driver::exposure::ExposedRegion;
 use crate::memory::{Budget, Pool, PostedBuf};
 use crate::provider::{
-    Access, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device, Operation,
-    QueuePairConfig, Queues, RemoteMemory, Status,
+    Access, Cause, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device,
+    Operation, QueuePairConfig, Queues, RemoteMemory, Status, VerbError,
 };
 use crate::queue::{BufRange, CompletionKind, Endpoint, tag};
 
@@ -74,6 +78,11 @@ struct BenchConnection<D: Device> {
 const SIGNAL: u32 = 16;
 /// The maximum number of completions that are taken at once.
 const BATCH: usize = 256;
+/// The error of more requests than fit the queue.
+const QUEUE_FULL: VerbError = VerbError {
+    verb: "post",
+    cause: Cause::Full,
+};
 const CONFIG: QueuePairConfig = QueuePairConfig {
     sends: 1024,
     receives: 256,
@@ -232,11 +241,13 @@ impl<D: Device> BenchEnd<D> {
 /// ```
 /// use rpcrdma_verbs::measure::{Devices, ping_pong};
 /// use rpcrdma_verbs::provider::software::Fabric;
+/// use std::num::NonZeroU32;
 ///
 /// let fabric = Fabric::new();
 /// let address = ([127, 0, 0, 1], 0).into();
 /// let devices = Devices { near: fabric.device(), far: fabric.device(), address };
-/// assert!(ping_pong(&devices, (136, 120), (4, 2), 1000)? > 0.0);
+/// let (depth, connections) = (NonZeroU32::new(4).unwrap(), NonZeroU32::new(2).unwrap());
+/// assert!(ping_pong(&devices, (136, 120), (depth, connections), 1000)? > 0.0);
 /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
 /// ```
 ///
@@ -245,9 +256,10 @@ impl<D: Device> BenchEnd<D> {
 pub fn ping_pong<D: Device>(
     ends: &Devices<D>,
     bytes: (u32, u32),
-    (depth, connections): (u32, u32),
+    (depth, connections): (NonZeroU32, NonZeroU32),
     count: u32,
 ) -> Result<f64, DriverError> {
+    let (depth, connections) = (depth.get(), connections.get());
     let (mut near, mut far) = connect_ends(ends, depth, connections)?;
     // Each connection appears once for each message that it may start. Each message, once started,
     // is repeated for ever.
@@ -276,22 +288,24 @@ pub fn ping_pong<D: Device>(
 /// ```
 /// use rpcrdma_verbs::measure::{Devices, Transfer, transfer_rate};
 /// use rpcrdma_verbs::provider::software::Fabric;
+/// use std::num::NonZeroU32;
 ///
 /// let fabric = Fabric::new();
 /// let address = ([127, 0, 0, 1], 0).into();
 /// let devices = Devices { near: fabric.device(), far: fabric.device(), address };
-/// assert!(transfer_rate(&devices, Transfer::Write, 1 << 16, 2, 2, 100)? > 0.0);
+/// let (buffers, depth) = (NonZeroU32::new(2).unwrap(), NonZeroU32::new(4).unwrap());
+/// assert!(transfer_rate(&devices, Transfer::Write, 1 << 16, buffers, depth, 100)? > 0.0);
 /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
 /// ```
 ///
 /// # Errors
-/// Fails if the devices refuse.
+/// Fails if the devices refuse, or if `depth` transfers do not fit a queue.
 pub fn transfer_rate<D: Device>(
     ends: &Devices<D>,
     how: Transfer,
     bytes: u32,
-    buffers: u32,
-    depth: u32,
+    buffers: NonZeroU32,
+    depth: NonZeroU32,
     count: u32,
 ) -> Result<f64, DriverError> {
     let (mut near, far) = connect_ends(ends, 1, 1)?;
@@ -300,8 +314,8 @@ pub fn transfer_rate<D: Device>(
     } else {
         Access::REMOTE_WRITE
     };
-    let ours = near.buffers(bytes, buffers)?;
-    let exposed = far.buffers(bytes, buffers)?.into_iter().map(|buf| {
+    let ours = near.buffers(bytes, buffers.get())?;
+    let exposed = far.buffers(bytes, buffers.get())?.into_iter().map(|buf| {
         let slice = buf.slice(0, bytes).ok_or(DriverError::ConnectionGone)?;
         Ok((
             slice.address,
@@ -312,7 +326,7 @@ pub fn transfer_rate<D: Device>(
     let (mut started, mut done) = (0, 0);
     let began = Instant::now();
     while done < count {
-        while started < count && started - done < depth {
+        while started < count && started - done < depth.get() {
             let at = (started % buffers) as usize;
             let (Some(buf), Some((address, theirs))) = (ours.get(at), exposed.get(at)) else {
                 break;
@@ -332,7 +346,7 @@ pub fn transfer_rate<D: Device>(
                 length: bytes,
             };
             if !near.touched(0)?.endpoint.push(operation, [part], true, ()) {
-                return Err(DriverError::ConnectionGone);
+                return Err(QUEUE_FULL.into());
             }
             started += 1;
         }

@@ -157,6 +157,7 @@ impl Fabric {
     /// latency of the system.
     ///
     /// ```
+    /// use std::num::NonZeroU32;
     /// use std::time::Duration;
     ///
     /// use rpcrdma_verbs::measure::{Devices, ping_pong};
@@ -165,7 +166,8 @@ impl Fabric {
     /// let fabric = Fabric::with_delay(Duration::from_micros(50));
     /// let address = ([127, 0, 0, 1], 0).into();
     /// let devices = Devices { near: fabric.device(), far: fabric.device(), address };
-    /// assert!(ping_pong(&devices, (64, 64), (1, 1), 100)? >= 100_000.0);
+    /// let one = NonZeroU32::MIN;
+    /// assert!(ping_pong(&devices, (64, 64), (one, one), 100)? >= 100_000.0);
     /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
     /// ```
     #[must_use]

@@ -9,6 +9,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use rpcrdma_verbs::measure::{self, Transfer, ping_pong, transfer_rate};
@@ -135,20 +136,27 @@ impl<'a> Reference<'a> {
             ..
         } = *self.options;
         let sizes = (size.saturating_add(CALL), size.saturating_add(REPLY));
+        let connections = NonZeroU32::new(connections).ok_or("there are no connections")?;
         Ok(ping_pong(
             &self.ends()?,
             sizes,
-            (depth.into(), connections),
+            (in_flight(depth)?, connections),
             self.count,
         )?)
     }
 
     fn transfers(&self, how: Transfer) -> Result<f64, Box<dyn Error>> {
         let Options { size, depth, .. } = *self.options;
-        let count = u32::try_from(self.options.buffers())?;
-        Ok(1e9 * f64::from(size)
-            / transfer_rate(&self.ends()?, how, size, count, depth.into(), 2 * count)?)
+        let buffers = NonZeroU32::try_from(u32::try_from(self.options.buffers())?)?;
+        let (depth, count) = (in_flight(depth)?, buffers.get().saturating_mul(2));
+        let rate = transfer_rate(&self.ends()?, how, size, buffers, depth, count)?;
+        Ok(1e9 * f64::from(size) / rate)
     }
+}
+
+/// Returns the number of messages in flight.
+fn in_flight(depth: u16) -> Result<NonZeroU32, &'static str> {
+    NonZeroU32::new(depth.into()).ok_or("there are no calls in flight")
 }
 
 /// Measures the nanoseconds of copying `size` bytes between buffers that are used in turn.
