@@ -67,13 +67,13 @@ impl fmt::Display for DriverError {
             ),
             Self::Alignment => write!(
                 f,
-                "a segment can be aligned to its length if that is a power of four and at least \
-                256, and to at most {MAX_ALIGNMENT} bytes"
+                "the alignment of a segment must be a power of two, and exceed neither its length \
+                nor {MAX_ALIGNMENT} bytes"
             ),
             Self::TooManyConnections => write!(
                 f,
-                "a driver has at most {MAX_CONNECTIONS} \
-                connections: use another driver for more"
+                "a driver has at most {} connections: use another driver for more",
+                MAX_CONNECTIONS - 1
             ),
         }
     }
@@ -143,5 +143,21 @@ impl std::error::Error for ConnectError {
             Self::Unresolved(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DriverError;
+
+    #[test]
+    fn texts_have_the_limits_that_are_checked() {
+        let text = DriverError::TooManyConnections.to_string();
+        let expected = "a driver has at most 65535 connections: use another driver for more";
+        assert_eq!(text, expected);
+        let text = DriverError::Alignment.to_string();
+        let expected = "the alignment of a segment must be a power of two, and exceed neither its \
+            length nor 4096 bytes";
+        assert_eq!(text, expected);
     }
 }
