@@ -91,6 +91,8 @@ struct Stream {
     opened: Option<usize>,
     /// Whether it has ended. It is kept, since retransmitted segments may follow.
     has_ended: bool,
+    /// Whether its ends are in the list of ended streams.
+    is_listed: bool,
     connection: Option<(ConnectionNumber, usize)>,
 }
 
@@ -104,8 +106,8 @@ struct Analysis<W> {
     /// The directions of connections that connection managers set up: the queue pair of each end.
     managed: HashMap<QueuePair, (Sender, QueuePair, u16)>,
     streams: HashMap<Ends, Stream>,
-    /// The streams that have ended, which make room for others. A stream of the same ports may have
-    /// replaced one.
+    /// The streams that have ended, which make room for others, each once. A stream of the same
+    /// ports may have replaced one.
     ended: VecDeque<Ends>,
 }
 
@@ -347,7 +349,10 @@ impl<W: Write> Analysis<W> {
             // The ports are reused for a new connection.
             Some(mut old) if old.directions[side].is_restarted_by(header) => {
                 self.close(addresses, &mut old)?;
-                Stream::default()
+                Stream {
+                    is_listed: old.is_listed,
+                    ..Stream::default()
+                }
             }
             Some(stream) => stream,
             // Acknowledgements alone do not identify a stream.
@@ -371,7 +376,9 @@ impl<W: Write> Analysis<W> {
         let have_ended = stream.directions.iter().all(Direction::has_ended);
         if !stream.has_ended && (header.reset || have_ended) {
             stream.has_ended = true;
-            self.ended.push_back(addresses);
+            if !std::mem::replace(&mut stream.is_listed, true) {
+                self.ended.push_back(addresses);
+            }
             self.close(addresses, &mut stream)?;
         }
         self.streams.insert(addresses, stream);
@@ -384,8 +391,9 @@ impl<W: Write> Analysis<W> {
             let Some(oldest) = self.ended.pop_front() else {
                 return false;
             };
-            if self.streams.get(&oldest).is_some_and(|old| old.has_ended) {
-                self.streams.remove(&oldest);
+            match self.streams.get_mut(&oldest) {
+                Some(stream) if !stream.has_ended => stream.is_listed = false,
+                _ => drop(self.streams.remove(&oldest)),
             }
         }
         true
