@@ -61,7 +61,8 @@ impl fmt::Display for RpcbindError {
 impl std::error::Error for RpcbindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unreachable(error) => Some(error),
+            // The error is a part of the text, and so not the source, which reports print as well.
+            Self::Unreachable(error) => error.source(),
             _ => None,
         }
     }

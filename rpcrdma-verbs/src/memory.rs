@@ -118,7 +118,7 @@ impl fmt::Display for MemoryError {
 impl std::error::Error for MemoryError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         if let Self::Device(error) = self {
-            Some(error)
+            error.source()
         } else {
             None
         }

@@ -105,7 +105,8 @@ impl fmt::Display for ProtocolFault {
 impl Error for ClientError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Rpc(error) => Some(error),
+            // The error is a part of the text, and so not the source, which reports print as well.
+            Self::Rpc(error) => error.source(),
             _ => None,
         }
     }

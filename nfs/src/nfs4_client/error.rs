@@ -137,8 +137,9 @@ impl fmt::Display for Nfs4Fault {
 impl Error for Nfs4Error {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Rpc(error) => Some(error),
-            Self::NotSent(error) => Some(&**error),
+            // The error is a part of the text, and so not the source, which reports print as well.
+            Self::Rpc(error) => error.source(),
+            Self::NotSent(error) => error.source(),
             Self::Status { .. } | Self::Protocol { .. } => None,
         }
     }

@@ -21,11 +21,7 @@ impl fmt::Display for OutputError {
     }
 }
 
-impl Error for OutputError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.0)
-    }
-}
+impl Error for OutputError {}
 
 impl From<io::Error> for OutputError {
     fn from(error: io::Error) -> Self {
@@ -86,5 +82,94 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
         ExitCode::from(2)
     } else {
         ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_proto::connection::SessionCallError;
+    use rpcrdma_proto::xdr::{Error as XdrError, ErrorKind};
+    use rpcrdma_verbs::TransportError;
+    use rpcrdma_verbs::driver::{
+        BeginError, CallBuffers, ConnectError, DriverError, OutgoingCallError, OutgoingReplyError,
+        WriteError,
+    };
+    use rpcrdma_verbs::memory::MemoryError;
+    use rpcrdma_verbs::provider::{Cause, VerbError};
+
+    use super::*;
+
+    /// Returns true if the text of an error contains that of a source, so that a report with both
+    /// repeats it.
+    fn repeats_a_source(error: &(dyn Error + 'static)) -> bool {
+        let mut chain = std::iter::successors(Some(error), |&error| error.source());
+        let text = error.to_string();
+        chain.any(|source| !std::ptr::addr_eq(source, error) && text.contains(&source.to_string()))
+    }
+
+    fn system() -> io::Error {
+        io::Error::other("disk on fire")
+    }
+
+    fn verb() -> VerbError {
+        VerbError {
+            verb: "poll",
+            cause: Cause::System(system()),
+        }
+    }
+
+    #[test]
+    fn no_error_repeats_its_source() {
+        let xdr = WriteError::Xdr(XdrError::new(ErrorKind::TooLong, 4));
+        let begin = BeginError {
+            error: OutgoingCallError::Call(SessionCallError::Full),
+            buffers: Box::<CallBuffers>::default(),
+        };
+        let mut errors: Vec<Box<dyn Error>> = vec![
+            Box::new(verb()),
+            Box::new(MemoryError::Device(verb())),
+            Box::new(DriverError::Device(verb())),
+            Box::new(DriverError::Memory(MemoryError::Device(verb()))),
+            Box::new(ConnectError::Device(verb())),
+            Box::new(ConnectError::Unresolved(system())),
+            Box::new(TransportError::System(system())),
+            Box::new(TransportError::Driver(verb().into())),
+            Box::new(xdr),
+            Box::new(OutgoingCallError::Write(xdr)),
+            Box::new(OutgoingReplyError::Write(xdr)),
+            Box::new(begin),
+            Box::new(OutputError(system())),
+        ];
+        errors.extend(of_nfs());
+        for error in errors {
+            assert!(!repeats_a_source(&*error), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "nfs"))]
+    fn of_nfs() -> Vec<Box<dyn Error>> {
+        Vec::new()
+    }
+
+    #[cfg(feature = "nfs")]
+    fn of_nfs() -> Vec<Box<dyn Error>> {
+        use oncrpc::{CallError, CallErrorKind, Execution, ProcedureId};
+        use rpcrdma_nfs::RpcbindError;
+        use rpcrdma_nfs::client::ClientError;
+
+        let procedure = ProcedureId {
+            program: 100_003,
+            version: 3,
+            number: 0,
+            name: "NULL",
+        };
+        let call = || {
+            let kind = CallErrorKind::Shutdown;
+            CallError::new(procedure, "storage-1", kind, Execution::NotExecuted)
+        };
+        vec![
+            Box::new(ClientError::Rpc(call())),
+            Box::new(RpcbindError::Unreachable(system())),
+        ]
     }
 }

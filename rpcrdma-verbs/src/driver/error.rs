@@ -1,4 +1,5 @@
-//! The errors of a driver.
+//! The errors of a driver. An error that another one contains is a part of its text, and so not its
+//! `source`, which reports print as well.
 
 use std::fmt;
 
@@ -82,9 +83,9 @@ impl fmt::Display for DriverError {
 impl std::error::Error for DriverError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Config(error) => Some(error),
-            Self::Device(error) => Some(error),
-            Self::Memory(error) => Some(error),
+            Self::Config(error) => error.source(),
+            Self::Device(error) => error.source(),
+            Self::Memory(error) => error.source(),
             _ => None,
         }
     }
@@ -139,8 +140,8 @@ impl fmt::Display for ConnectError {
 impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Device(error) => Some(error),
-            Self::Unresolved(error) => Some(error),
+            Self::Device(error) => error.source(),
+            Self::Unresolved(error) => error.source(),
             _ => None,
         }
     }

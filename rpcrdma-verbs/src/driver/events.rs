@@ -262,11 +262,7 @@ impl fmt::Display for BeginError {
     }
 }
 
-impl std::error::Error for BeginError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+impl std::error::Error for BeginError {}
 
 /// The parameters of a call, except its message.
 #[derive(Debug)]
@@ -323,14 +319,7 @@ impl fmt::Display for OutgoingCallError {
     }
 }
 
-impl std::error::Error for OutgoingCallError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Call(error) => Some(error),
-            Self::Write(error) => Some(error),
-        }
-    }
-}
+impl std::error::Error for OutgoingCallError {}
 
 /// The reason why a reply could not be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -351,11 +340,4 @@ impl fmt::Display for OutgoingReplyError {
     }
 }
 
-impl std::error::Error for OutgoingReplyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Reply(error) => Some(error),
-            Self::Write(error) => Some(error),
-        }
-    }
-}
+impl std::error::Error for OutgoingReplyError {}

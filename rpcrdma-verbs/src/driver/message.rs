@@ -54,15 +54,7 @@ impl std::fmt::Display for WriteError {
     }
 }
 
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Xdr(error) => Some(error),
-            Self::TooLong(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for WriteError {}
 
 impl From<xdr::Error> for WriteError {
     fn from(error: xdr::Error) -> Self {

@@ -1,7 +1,7 @@
 //! The errors of verbs. The failure of a posted request is no error of a verb: its completion has a
 //! `Status`. `conformance` compares causes, so that all providers use the same one for the same
 //! mistake. `Hinted` is made by `ibverbs::hint` alone; callers get the error of the system by
-//! `source`.
+//! `cause`. It is a part of the text, and so not the `source`, which reports print as well.
 
 use std::fmt;
 use std::io;
@@ -103,7 +103,7 @@ fn no_device(f: &mut fmt::Formatter<'_>, name: Option<&str>, found: &[String]) -
 impl std::error::Error for VerbError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         if let Cause::System(error) | Cause::Hinted(error, _) = &self.cause {
-            Some(error)
+            error.source()
         } else {
             None
         }

@@ -33,8 +33,8 @@ impl fmt::Display for TransportError {
 impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Driver(error) => Some(error),
-            Self::System(error) => Some(error),
+            Self::Driver(error) => error.source(),
+            Self::System(error) => error.source(),
         }
     }
 }

@@ -188,17 +188,21 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl core::error::Error for Explanation {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+// The error is a part of the text, and so not the source, which reports print as well.
+impl core::error::Error for Explanation {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ErrorKind;
     use std::string::ToString;
+
+    /// A report with the sources of an error would repeat the text.
+    #[test]
+    fn an_explanation_has_no_source() {
+        let explained = Explanation::new(Path::new(), Error::new(ErrorKind::InvalidBool, 4));
+        assert!(core::error::Error::source(&explained).is_none());
+    }
 
     #[test]
     fn path_reads_like_rust() {

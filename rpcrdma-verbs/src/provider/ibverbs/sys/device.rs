@@ -17,7 +17,7 @@ use ibverbs_sys::{
 };
 
 use super::{AnyThread, Raw, last_error, returned};
-use crate::provider::Result;
+use crate::provider::{Cause, Result};
 
 /// The list of devices.
 pub(in super::super) struct Devices {
@@ -64,10 +64,10 @@ impl Devices {
 /// Returns true if the system has no RDMA support at all. The list of devices is empty then, and no
 /// error: `IbvDevice::open` needs it for `Cause::NoDevice`.
 fn is_missing(error: &crate::provider::VerbError) -> bool {
-    use std::error::Error as _;
-    let system = error
-        .source()
-        .and_then(|source| source.downcast_ref::<io::Error>());
+    let system = match &error.cause {
+        Cause::System(error) | Cause::Hinted(error, _) => Some(error),
+        _ => None,
+    };
     let codes = [
         rustix::io::Errno::NOSYS,
         rustix::io::Errno::NOENT,
