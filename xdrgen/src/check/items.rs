@@ -1,9 +1,15 @@
-//! Turns opaques and strings of variable length into items: those that the configuration lists
-//! under `ddp`, and those that a document declares `zcopaque`. Marks the unions under
-//! `item_results`.
+//! Turns opaques and strings of variable length into items ([`Type::Item`]): those that the
+//! configuration lists under `ddp`, and those that a document declares `zcopaque`. Marks the unions
+//! under `item_results` (`Union::takes_item`).
 //!
-//! [`lower`] must run before `lists`, and [`lower_results`] after it. `Union::takes_item` requires
-//! that each arm has at most one item: the emitted code notes one absent item for each other arm.
+//! Only a field or an arm becomes an item, never a typedef: `lists` and `reply_items` rely on it.
+//! An item contains the resolved type, not an alias.
+//!
+//! [`lower`] must run before `lists`, which copies fields, and while types have the same indexes in
+//! the symbol table and in the schema. [`lower_results`] must run after `lists`, because
+//! `Schema::items_in` does not terminate on a list node. A marked union must have at most one item
+//! in each arm: in an arm without one, the emitted code calls `no_item` once, so that later items
+//! keep their places.
 
 use crate::ast::{self, TypeKind};
 use crate::check::entries::{self, Part};
@@ -11,33 +17,33 @@ use crate::check::symbols::TypeSyntax;
 use crate::check::{Context, Entry};
 use crate::ir::{Schema, Type, TypeDefKind, TypeId};
 
-/// Lowers the items of all modules. It runs before the search for lists, which copies fields.
+/// Lowers the items of all modules. The entries under `ddp` come first: a part that is listed and
+/// also declared `zcopaque` is accepted, and would otherwise count as listed twice.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for module in 0..context.inputs.len() {
         for entry in &context.inputs[module].ddp {
-            if let Some((part, item)) = item(context, schema, module, entry) {
-                replace(schema, &part, &item);
+            if let Some((part, item)) = listed_item(context, schema, module, entry) {
+                change_part(schema, &part, |ty| *ty = item.clone());
             }
         }
     }
     for at in 0..context.symbols.types.len() {
-        zero_copy(schema, at, context.symbols.types[at].syntax);
+        lower_zero_copy(schema, at, context.symbols.types[at].syntax);
     }
 }
 
-/// Marks the unions that the configuration lists under `item_results`. Lists are known by now, so
-/// that the items of a type can be counted.
+/// Marks the unions that the configuration lists under `item_results`.
 pub(crate) fn lower_results(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for module in 0..context.inputs.len() {
         for entry in &context.inputs[module].item_results {
-            item_result(context, schema, module, entry);
+            mark_item_result(context, schema, module, entry);
         }
     }
 }
 
-/// Marks a union as the result of an operation that consumes the memory for one item. Returns
-/// `None` if the entry names no such union, which is reported.
-fn item_result(
+/// Marks the union that an entry names: the result of one operation, each value of which consumes
+/// the memory for one item. Returns `None` if it cannot be marked, which is reported.
+fn mark_item_result(
     context: &mut Context<'_, '_>,
     schema: &mut Schema,
     module: usize,
@@ -69,8 +75,9 @@ fn item_result(
     entries::invalid(context, entry, &what)
 }
 
-/// Turns the fields and arms of a type that are declared `zcopaque` into items.
-fn zero_copy(schema: &mut Schema, at: usize, syntax: TypeSyntax<'_>) {
+/// Turns the fields and arms of a type that are declared `zcopaque` into items, if their length is
+/// variable.
+fn lower_zero_copy(schema: &mut Schema, at: usize, syntax: TypeSyntax<'_>) {
     let declarations: Vec<&ast::Declaration> = match syntax {
         TypeSyntax::Struct(body) => body.fields.iter().collect(),
         TypeSyntax::Union(body) => body.fields().collect(),
@@ -84,9 +91,10 @@ fn zero_copy(schema: &mut Schema, at: usize, syntax: TypeSyntax<'_>) {
         let part = Part {
             owner,
             name: declared.name.name.clone(),
+            // Not used: the declaration determines which parts change.
             ty: Type::Opaque(None),
         };
-        change(schema, &part, |ty| {
+        change_part(schema, &part, |ty| {
             if matches!(ty, Type::Opaque(_)) {
                 *ty = Type::Item(Box::new(ty.clone()));
             }
@@ -94,8 +102,8 @@ fn zero_copy(schema: &mut Schema, at: usize, syntax: TypeSyntax<'_>) {
     }
 }
 
-/// Returns the part that an entry names, and its type as an item.
-fn item(
+/// Returns the part that an entry under `ddp` names, and its type as an item.
+fn listed_item(
     context: &mut Context<'_, '_>,
     schema: &Schema,
     module: usize,
@@ -121,12 +129,9 @@ fn item(
     }
 }
 
-/// Replaces the type of a part. The cases of a union that share an arm have one content each.
-fn replace(schema: &mut Schema, part: &Part, item: &Type) {
-    change(schema, part, |ty| *ty = item.clone());
-}
-
-fn change(schema: &mut Schema, part: &Part, change: impl Fn(&mut Type)) {
+/// Changes the type of a part, by its name. Several arms may have the name: cases that share a
+/// declaration are one arm each.
+fn change_part(schema: &mut Schema, part: &Part, change: impl Fn(&mut Type)) {
     match &mut schema.types[part.owner.0 as usize].kind {
         TypeDefKind::Struct(fields) => fields
             .iter_mut()

@@ -1,18 +1,24 @@
-//! Extracts XDR from drafts and RFCs as published, where it is on lines that begin with `///`.
+//! Extracts XDR from drafts and RFCs as published: the definitions are the lines with the marker
+//! `///`. Blocks between `<CODE BEGINS>` and `<CODE ENDS>` that repeat definitions without the
+//! marker are the copies, which are not compiled but compared with the definitions.
 //!
-//! The drafts print a shell script for this purpose. It expects exactly one blank before and after
-//! the marker, and fails on the drafts' own text. This module accepts any indentation and removes
-//! at most one blank after the marker.
+//! The `sed` command that the drafts print for this purpose expects exactly one blank before and
+//! after the marker, which not all of their lines have. This module accepts any indentation and
+//! removes at most one blank after the marker.
 //!
-//! [`strip_marker`] and [`code_mark`] define the marks. `prose`, `blocks` and the lints of `check`
-//! use them too, so that all agree on what is XDR.
+//! [`strip_marker`], [`code_mark`] and [`names_a_file`] are the only definitions of the marker and
+//! the code marks. `prose`, `blocks` and the lints of `check` use them, and `extract` takes a file
+//! without a known extension for a draft if one line has the marker. `check::unmarked::gaps` finds
+//! the blocks between code marks itself: a change to [`copies`] may need one there. Line numbers
+//! ascend, because `patch` bisects by them.
 
 use super::line::{Blocks, Line, Markers};
 use super::x;
 use crate::outline::page::header_footer_lines;
 
 /// Returns the column and the content of the XDR on a line whose first non-blank characters are
-/// `///`.
+/// `///`. The content is the end of the line, and the column its first byte in the line. The first
+/// line of a file may have a byte order mark before the marker.
 pub(crate) fn strip_marker(line: &str) -> Option<(usize, &str)> {
     let after = line
         .trim_start_matches([' ', '\t', '\u{c}', '\u{feff}'])
@@ -39,7 +45,7 @@ pub(crate) fn code_mark(line: &str) -> Option<CodeMark> {
     (line == "<CODE ENDS>").then_some(CodeMark::Ends)
 }
 
-/// Returns the XDR and the copies of a draft.
+/// Returns the marked lines of a draft, and the copies of definitions in it.
 pub(super) fn read(text: &str) -> Blocks {
     let xdr = text
         .lines()
@@ -68,8 +74,8 @@ fn xdr_line(number: usize, line: &str) -> Option<Line> {
     })
 }
 
-/// Returns the blocks between `<CODE BEGINS>` and `<CODE ENDS>` that contain definitions, without
-/// page breaks.
+/// Returns the blocks between `<CODE BEGINS>` and `<CODE ENDS>` that are copies of definitions,
+/// without page breaks. A second `<CODE BEGINS>` discards the open block.
 fn copies(text: &str) -> Vec<Vec<Line>> {
     let page_breaks = header_footer_lines(text);
     let mut copies = Vec::new();
@@ -96,8 +102,8 @@ fn copies(text: &str) -> Vec<Vec<Line>> {
     copies
 }
 
-/// Returns true if a block of code is a copy of definitions. A block of `///` lines is the
-/// definitions themselves.
+/// Returns true if a block of code is a copy of definitions. A block with a marked line contains
+/// the definitions themselves.
 fn is_copy(lines: &[Line]) -> bool {
     if lines
         .iter()

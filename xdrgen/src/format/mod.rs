@@ -1,9 +1,13 @@
-//! Formats plain XDR: indentation, blanks and line breaks. Every token and every comment keeps its
+//! Formats `.x` files: indentation, blanks and line breaks. Every token and every comment keeps its
 //! place in the order.
 //!
 //! `pieces.rs` splits a text into tokens, comments and lines for other tools; `layout.rs` arranges
-//! them in lines; `lines.rs` aligns and prints these. The result is parsed again and compared, so
-//! that no defect of this module can change a file's meaning.
+//! them in lines; `lines.rs` aligns and prints these. [`format`] parses the result again and
+//! compares its pieces with those of the input, so that no defect of this module can change the
+//! meaning of a file.
+//!
+//! A formatted text must not change when it is formatted again: `xdrgen fmt --check` and the
+//! language server compare a text with its result. Only tests check this (`assert_formatted`).
 
 mod layout;
 mod lines;
@@ -17,10 +21,11 @@ use pieces::{Piece, PieceKind};
 
 /// Formats the XDR of an `.x` file. `name` is for error messages.
 ///
-/// Bodies are indented by four blanks and have one field, member or case on each line. The `=` of
-/// the members of an enum are aligned, and so are comments after code. Blank lines are kept, at
-/// most one in a row. Lines that begin with `%` or `#`, and lines that `#if` excludes, are not
-/// changed.
+/// The bodies of definitions are indented by four blanks and have one field, member or case on each
+/// line. The `=` of the members of an enum are aligned, and so are comments after code. Blank lines
+/// are kept, at most one in a row. Lines that begin with `%` or `#`, and lines that a condition of
+/// the preprocessor excludes, are not changed. If a line ends with CR and LF, all lines of the
+/// result do. A byte order mark is removed.
 ///
 /// ```
 /// let formatted = xdrgen_build::format("a.x", "struct point{int x;int y;};")?;
@@ -29,14 +34,15 @@ use pieces::{Piece, PieceKind};
 /// ```
 ///
 /// # Errors
-/// Returns a report if the text has a syntax error.
+/// Returns a report if the text has a syntax error, or if the result would not have the same tokens
+/// and comments, which is a defect of this function.
 pub fn format(name: &str, text: &str) -> Result<String, Error> {
-    let (sources, id) = whole(name, text);
+    let (sources, id) = as_xdr(name, text);
     check_syntax(&sources, id)?;
     let unix = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let pieces = pieces::split(&unix);
     let mut formatted = lines::print(layout::arrange(&pieces));
-    let (again, again_id) = whole(name, &formatted);
+    let (again, again_id) = as_xdr(name, &formatted);
     let is_valid = check_syntax(&again, again_id).is_ok();
     if !is_valid || !is_same(&pieces, &pieces::split(&formatted)) {
         let message = format!("`{name}` can't be formatted without a change of its meaning");
@@ -50,14 +56,14 @@ pub fn format(name: &str, text: &str) -> Result<String, Error> {
 }
 
 /// Returns a source map with one document, all of whose lines are XDR.
-fn whole(name: &str, text: &str) -> (SourceMap, TextId) {
+fn as_xdr(name: &str, text: &str) -> (SourceMap, TextId) {
     let mut sources = SourceMap::new();
     let document = sources.add_document(name, text);
     let id = sources.add_document_text(document, TextKind::Xdr);
     (sources, id)
 }
 
-/// Reports the syntax errors of a text.
+/// Returns the syntax errors of a text as an error. Lints do not count.
 fn check_syntax(sources: &SourceMap, id: TextId) -> Result<(), Error> {
     let mut diagnostics = Diagnostics::default();
     parse::parse(sources, id, &mut diagnostics);
@@ -70,7 +76,8 @@ fn check_syntax(sources: &SourceMap, id: TextId) -> Result<(), Error> {
     }
 }
 
-/// Returns true if two texts differ only in blanks and line breaks.
+/// Returns true if the texts of these pieces differ only in blanks and line breaks. Those within a
+/// comment may differ, too.
 fn is_same(old: &[Piece<'_>], new: &[Piece<'_>]) -> bool {
     let is_equal = |(old, new): (&Piece<'_>, &Piece<'_>)| {
         old.kind == new.kind
@@ -82,8 +89,10 @@ fn is_same(old: &[Piece<'_>], new: &[Piece<'_>]) -> bool {
     old.len() == new.len() && old.iter().zip(new).all(is_equal)
 }
 
+/// Returns the tokens of a text.
 fn tokens(text: &str) -> Vec<lexer::Token<'_>> {
-    let (_, id) = whole("", "");
+    // The lexer needs a text for its spans. Only their ranges are used.
+    let (_, id) = as_xdr("", "");
     lexer::lex(text, id).tokens
 }
 
