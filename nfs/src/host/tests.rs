@@ -145,6 +145,27 @@ async fn a_failed_directory_sync_is_an_error() {
     assert!(!served.dir.path().join("file").exists());
 }
 
+/// A directory is opened as the caller who changed it, to synchronize it.
+#[tokio::test]
+async fn a_directory_that_its_caller_cannot_read_is_synchronized() {
+    let mut served = TestHost::new();
+    if !served.host.acts_as_callers() {
+        return;
+    }
+    (served.caller.uid, served.caller.gid) = (5, 5);
+    let mode = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(served.dir.path(), mode).unwrap();
+    };
+    for bits in [0o777, 0o733] {
+        mode(bits);
+        served.create(b"file").await.unwrap();
+        served.fail(1);
+        assert_eq!(served.remove(b"file").await, Err(Nfsstat3::Io), "{bits:o}");
+        served.fail(0);
+    }
+}
+
 /// Otherwise the change of the size could be between the attributes before and after another change
 /// of the file, whose client would take it for its own.
 #[tokio::test]
