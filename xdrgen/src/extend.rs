@@ -8,8 +8,8 @@
 //! differs stays, and `check` reports it as a second one; a `default` arm that differs is reported
 //! here, since a union has room for one. Structs and inline bodies are never equal, so that a
 //! repeated one is a second one. Definitions are only appended, since the map of names has their
-//! indexes. [`merge`] runs before `supply::Needs`, which reads the merged definitions, and leaves no
-//! fragment behind.
+//! indexes. [`merge`] runs before `supply::Needs`, which reads the merged definitions, and leaves
+//! no fragment behind.
 
 use std::collections::HashMap;
 
