@@ -3,11 +3,17 @@
 //! consumer registers.
 //!
 //! The two drafts exchange the same information, except that only xcharext-02 has pending changes
-//! (`pending`). Their encodings differ (`wire`). This module decides the changes that the peer
-//! requests (`ChangeLimits`). `ConnectionParams` has the values in force, and `session::operations`
-//! applies a new size to the receives. One request of this end is in flight at most: a caller of
-//! `request` checks `is_busy` or `has_request` first. `RequesterCredits::can_spare` decides when a
-//! one-way message may be sent (decision D9).
+//! (`pending`). Their encodings differ (`wire`). This module accepts or rejects the changes that
+//! the peer requests (`ChangeLimits`). `ConnectionParams` has the values in force, and
+//! `session::operations` applies a new size to the receives.
+//!
+//! One request of this end is queued or in flight at most: a caller of `request` checks `is_busy`
+//! or `has_request` first. A request of the peer takes a credit (`session::operations`), so its
+//! answer must be queued. A one-way message is an update or an operation call: each takes a credit
+//! that only the reply to a later call returns, and `RequesterCredits::can_spare` decides when
+//! (decision D9). Registered operations are sent also while the exchange is off.
+//!
+//! An announcement with the maximum of registered properties must fit `wire::MAX_CONTENT`.
 
 mod pending;
 mod wire;
@@ -38,16 +44,18 @@ pub(super) use pending::ChangeOutcome;
 use pending::{LocalChanges, PendingChanges, RequestedChange};
 use wire::{ChangeResponse, PropertyDraft, PropertyOperation, PropertyUpdate};
 
-/// The maximum number of registered properties, and of registered operations.
+/// The maximum number of registered properties, and of registered operations. See the limits of
+/// an announcement in `wire`.
 const MAX_REGISTERED: usize = 8;
-/// The maximum size of a registered property's value in bytes.
-pub(super) const MAX_VALUE_LEN: usize = 64;
+/// The maximum size of a registered property's value in bytes. See the limits of an announcement in
+/// `wire`.
+const MAX_VALUE_LEN: usize = 64;
 /// The maximum size of a registered operation's content in bytes.
 const MAX_OPERATION_INFO: usize = 256;
-/// The maximum number of queued operations.
+/// The maximum number of queued operations of the consumer.
 const MAX_QUEUED: usize = 8;
 
-/// The property exchange, which is the same at both ends.
+/// The property exchange. Requester and responder have the same one.
 // spec: xc3-1.3-d, xc2-1.3-d
 #[derive(Debug)]
 pub(super) struct PropertyExchange {
@@ -56,17 +64,19 @@ pub(super) struct PropertyExchange {
     /// Queued answers to the peer's requests, each with its XID and the credits that it requested.
     /// There are at most as many as credits are granted.
     answers: VecDeque<(u32, u32, PropertyResponse)>,
-    /// The change that our queued or sent request asks for; `None` for a probe of the version.
+    /// The change that `request` asks for; `None` for a probe of the version.
     requested: Option<RequestedChange>,
-    /// The XID of the request that is in flight.
+    /// The XID of our request, from when it is queued until it is answered.
     request: Option<u32>,
     /// Earlier requested changes that the peer has called pending.
     pending: PendingChanges,
     /// Our changed properties that are not announced yet.
     changed: LocalChanges,
-    /// The values of registered properties: ours, and the peer's.
+    /// The registered properties, with the values of both ends.
     properties: Vec<RegisteredProperty>,
+    /// The codes of registered operations.
     operations: ArrayVec<u32, MAX_REGISTERED>,
+    /// Queued operations of the consumer.
     outgoing: VecDeque<QueuedOperation>,
     /// Our properties of rtrext-02, which are fixed; `None` where the extension is off.
     capabilities: Option<Box<RtrCapabilities>>,
@@ -120,11 +130,13 @@ impl core::error::Error for RegisterError {}
 pub(super) enum PropertyEvent {
     /// The operation changes nothing that the consumer sees.
     Nothing,
-    /// The peer has announced properties. If that completes a pending change, this is its outcome.
+    /// The peer has announced properties. Contains the outcome of a change of ours that was pending
+    /// and is now complete.
     Changed(Option<ChangeOutcome>),
-    /// Our receive buffers must grow to this size, as the peer requests.
+    /// The peer has requested this size of our receive buffers, or more, which was not granted at
+    /// once. If it is larger than the size of the posted receives, they must grow to it.
     Raise(u32),
-    /// Our receive buffers may be smaller from now on.
+    /// The peer was granted this size of our receive buffers, which is not above their size.
     Lower(u32),
     /// Our request is answered.
     Answered(ChangeOutcome),
@@ -230,7 +242,8 @@ impl PropertyExchange {
             .as_deref()
     }
 
-    /// Queues an operation of the consumer.
+    /// Queues an operation of the consumer. It is sent in Version Two, and removed at the start of
+    /// the next connection.
     pub(super) fn queue_operation(
         &mut self,
         xid: u32,
@@ -254,7 +267,7 @@ impl PropertyExchange {
         Ok(())
     }
 
-    /// Returns whether one of our property requests is in flight.
+    /// Returns whether one of our property requests is queued or in flight.
     pub(super) fn has_request(&self) -> bool {
         self.request.is_some()
     }
@@ -290,8 +303,8 @@ impl PropertyExchange {
         let change = self.requested.take()?;
         if let BasicProperty::ReceiveBufferSize(size) = change.value {
             params.requested_size = None;
-            // The undecodable answer may have announced a smaller size: the peer may use the other
-            // draft.
+            // A ROPT_RESPROP, from a peer that uses the other draft, cannot be decoded, and may
+            // have set a smaller size (decision D5).
             let may_be_smaller = !by_error && self.draft == Some(PropertyDraft::Characteristics);
             if may_be_smaller && size < params.peer.values().receive_buffer_size {
                 params.peer.on_changed(change.value);
@@ -319,7 +332,8 @@ impl PropertyExchange {
         self.changed.push(value);
     }
 
-    /// Records that the receive buffers will not grow, and announces it to a peer that waits.
+    /// Records that the receive buffers will not grow. If the peer waits for that, queues an update
+    /// with the current `size`.
     // spec: xc2-4.3-k, xc2-4.4-h
     pub(super) fn cancel_growth(&mut self, size: u32) {
         if self.changed.growth_pending {
@@ -327,7 +341,8 @@ impl PropertyExchange {
         }
     }
 
-    /// Handles a property operation. Our receive buffers have `posted` bytes from now on.
+    /// Handles a property operation. `posted` is the size of the receives that are posted from now
+    /// on, which exceeds the announced size while these replace smaller ones.
     ///
     /// # Errors
     /// It is malformed.
@@ -381,12 +396,14 @@ impl PropertyExchange {
         };
         let is_open =
             self.requested.is_some_and(RequestedChange::is_size) || self.pending.has(PROP_RBSIZ);
-        // The update may have crossed the request (decision D17).
+        // While a request for a size is open, the update may have crossed it, and the request may
+        // still lower the size (decision D17).
         params.requested_size = params.requested_size.filter(|_| is_open);
         Ok(PropertyEvent::Changed(ended))
     }
 
-    /// Stores the values of registered properties, unless they are too long.
+    /// Stores the values of registered properties. One that is too long counts as unknown, and so
+    /// does the earlier value, which is outdated.
     fn store_values<'a>(&mut self, values: impl Iterator<Item = Propval<'a>>) {
         for value in values {
             if let Some(registered) = self
@@ -510,7 +527,6 @@ impl PropertyExchange {
         requests: &mut Requester,
         serving: &mut Responder,
     ) -> Option<usize> {
-        let draft = self.draft?;
         if self.is_first(params) {
             let xid = self.fresh_xid(requests, serving);
             let bytes = self.write_start(buffer, xid, requests.credits.requested(), params)?;
@@ -518,18 +534,18 @@ impl PropertyExchange {
             requests.credits.on_first_sent();
             return Some(bytes);
         }
-        // The next reply returns the credit of an operation, so the answer to the operation
-        // precedes it.
+        // The peer keeps a receive for the answer to its operation until a later message of its own
+        // is answered, so the answer precedes all replies.
         if let Some(bytes) = self.transmit_answer(buffer, params, serving.credits.current_grant()) {
             return Some(bytes);
         }
-        if let Some((xid, asked, answer)) = self.answers.front() {
+        if let (Some(draft), Some((xid, asked, answer))) = (self.draft, self.answers.front()) {
             let bytes = draft.write_response(buffer, *xid, serving.credits.next(*asked), answer)?;
             serving.credits.grant_with_reply(*asked);
             self.answers.pop_front();
             return Some(bytes);
         }
-        // Queued replies are planned for the current sizes, and the request may lower them.
+        // Queued replies are planned for the sizes in force, which the request may lower.
         if !serving.has_replies()
             && let Some(xid) = requests.transmit_properties()
         {
@@ -540,23 +556,28 @@ impl PropertyExchange {
             return None;
         }
         let xid = self.fresh_xid(requests, serving);
-        self.transmit_one_way(draft, buffer, params, &mut requests.credits, xid)
+        self.transmit_one_way(buffer, params, &mut requests.credits, xid)
     }
 
+    /// Writes the next message that takes a credit and has no reply: an update, which has this
+    /// `xid`, or an operation call.
     fn transmit_one_way(
         &mut self,
-        draft: PropertyDraft,
         buffer: &mut [u8],
         params: &ConnectionParams,
         credits: &mut RequesterCredits,
         xid: u32,
     ) -> Option<usize> {
         params.version.filter(|version| *version == Version::Two)?;
-        if params.announced && !self.changed.is_empty() && credits.take_one_way() {
+        if let Some(draft) = self.draft
+            && params.announced
+            && !self.changed.is_empty()
+            && credits.take_one_way()
+        {
             let changed = self.changed.as_slice();
-            let (bytes, event) =
+            let (bytes, count) =
                 draft.write_update(buffer, xid, credits.requested(), changed, &params.local)?;
-            self.changed.mark_sent(event);
+            self.changed.mark_sent(count);
             return Some(bytes);
         }
         let next = self.outgoing.front().filter(|next| next.is_call)?;
@@ -610,7 +631,8 @@ impl PropertyExchange {
             && params.version == Some(Version::Two)
     }
 
-    /// Returns whether a message is queued that needs a credit and has no reply.
+    /// Returns whether a one-way message is queued for which new calls must leave a credit. Before
+    /// our announcement there is none: an operation call then waits until the calls leave two.
     #[inline]
     pub(super) fn has_one_way(&self, params: &ConnectionParams) -> bool {
         // One branch, since each poll asks this, and the queues are nearly always empty.
@@ -643,13 +665,14 @@ impl PropertyExchange {
 struct ChangeLimits {
     draft: PropertyDraft,
     can_invalidate: bool,
-    /// The maximum size of our receive buffers in bytes, and the size of those posted from now on.
+    /// The maximum size of our receive buffers in bytes.
     most: u32,
+    /// The size in bytes of the receives that are posted from now on.
     posted: u32,
 }
 
 impl ChangeLimits {
-    /// Decides about a requested change.
+    /// Decides about a requested change of `ours`.
     fn decide(&self, wanted: BasicProperty, ours: &PropertyValues) -> Decision {
         match wanted {
             BasicProperty::ReceiveBufferSize(size) => {

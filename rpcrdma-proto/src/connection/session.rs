@@ -333,7 +333,8 @@ impl Session {
         self.exchange.register_property(code, value)
     }
 
-    /// Sends a registered operation. With `call` it goes from requester to responder and takes a
+    /// Queues a registered operation. It is sent in Version Two, and dropped if it is still queued
+    /// when the next connection begins. With `call` it goes from requester to responder and takes a
     /// credit. Pass an XID only in an answer. Answer at once: the peer keeps a receive for the
     /// answer only until a later message of its own is answered; after that it has
     /// `Config::reserved_receives` at most.

@@ -1,6 +1,6 @@
 //! Properties and operations that the consumer registers.
 
-use rpcrdma_proto::connection::{Config, Event, RegisterError};
+use rpcrdma_proto::connection::{Config, Event, Properties, RegisterError};
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 
@@ -177,6 +177,40 @@ fn experimental_operations_reach_the_consumer() {
             .iter()
             .any(|event| matches!(event, Event::Operation { operation } if operation.xid == xid && !operation.is_call))
     );
+}
+
+/// The consumer's operations need no exchange of properties.
+// spec: v2-3.3-a
+#[test]
+fn experimental_operations_need_no_properties() {
+    let without = |config| Config {
+        properties: Properties::None,
+        ..config
+    };
+    let (mut client, mut server) = settled(without(Config::client()), without(Config::server()));
+    works(&mut client, &mut server);
+    for end in [&mut client, &mut server] {
+        end.session.register_operation(EXPERIMENT).unwrap();
+    }
+    let arrived = |end: &End, xid: u32, is_call: bool| {
+        end.events.iter().any(|event| match event {
+            Event::Operation { operation } => (operation.xid, operation.is_call) == (xid, is_call),
+            _ => false,
+        })
+    };
+    let xid = client
+        .session
+        .send_operation(EXPERIMENT, true, None, b"hello")
+        .unwrap();
+    exchange(&mut client, &mut server);
+    assert!(arrived(&server, xid, true), "the call");
+    server
+        .session
+        .send_operation(EXPERIMENT, false, Some(xid), b"and back")
+        .unwrap();
+    exchange(&mut client, &mut server);
+    assert!(arrived(&client, xid, false), "the answer");
+    works(&mut client, &mut server);
 }
 
 /// An RPC message behind an operation that nobody here but the consumer knows has the operation's
