@@ -9,8 +9,9 @@
 //! 3. the whole call in a position-zero Read chunk: one RDMA Read.
 //!
 //! For the reply the call offers nothing if the largest reply fits inline. Otherwise it offers a
-//! Write chunk for each reducible result, and a Reply chunk if the rest may still not fit. An
-//! unused offer costs its registration.
+//! Write chunk for each reducible result, and a Reply chunk if the rest may still not fit. If there
+//! are no reducible results, or so many chunks do not fit the header of the reply, it offers one
+//! Reply chunk for the whole reply. An unused offer costs its registration.
 //!
 //! If the connection uses rtrext-02 ([`GroupLimits`]), the planner compares the cost ([`Cost`]) of
 //! a group: one or several transmissions whose Sends place items and results.
@@ -129,7 +130,8 @@ pub struct PathLimits<'a> {
 pub struct TransferPlan {
     /// The transfer method of the call itself.
     pub method: TransferMethod,
-    /// Whether the call offers a Write chunk for each result.
+    /// Whether the call offers a Write chunk for each result. For a call in transmissions, the
+    /// [`GroupPlan`] tells instead.
     pub write_chunks: bool,
     /// The length in bytes of the Reply chunk that the call offers.
     pub reply_chunk: Option<u32>,
@@ -327,7 +329,7 @@ fn plan_base(call: &CallSpec<'_>, link: &PathLimits<'_>) -> Result<TransferPlan,
     };
     let base = link.base() + offered + reply_chunk.map_or(0, |bytes| link.reply_chunk(bytes));
     let (method, header) = arguments(call, link, base)?;
-    // No more than the threshold, of 32 bits.
+    // The header fits the threshold, which has 32 bits.
     let header = u32::try_from(header).map_err(|_| TransferError::TooManySegments)?;
     Ok(TransferPlan {
         method,
@@ -347,7 +349,7 @@ fn offer(call: &CallSpec<'_>, link: &PathLimits<'_>) -> Result<(bool, Option<u32
     offer_chunks(call, link)
 }
 
-/// Returns the same for a reply that may not fit inline.
+/// Returns what the call offers for a reply that may not fit inline.
 // spec: rfc8166-4.3.3-a, rfc8166-8.2.2.3-b
 fn offer_chunks(
     call: &CallSpec<'_>,
@@ -380,7 +382,7 @@ fn offer_chunks(
     if fits(returned + rest) {
         return Ok((true, None));
     }
-    // Never more than the largest reply, of 32 bits.
+    // At most the largest reply, whose length has 32 bits.
     let rest = u32::try_from(rest).unwrap_or(call.max_reply);
     if fits(returned + link.reply_chunk(rest)) {
         Ok((true, Some(rest)))
@@ -389,9 +391,9 @@ fn offer_chunks(
     }
 }
 
-/// Returns the maximum number of bytes of a reply that stay inline beside returned Write chunks.
-/// They must fit together with the header, which is longer if the transport exposed more segments
-/// than expected.
+/// Returns the maximum number of bytes of a reply that stay inline beside returned Write chunks;
+/// zero without Write chunks, or if there is a Reply chunk for them. They must fit together with
+/// the header, which is longer if the transport exposed more segments than expected.
 #[cfg(feature = "alloc")]
 pub(crate) fn inline_rest(call: &CallSpec<'_>, plan: &TransferPlan) -> u32 {
     if !plan.write_chunks || plan.reply_chunk.is_some() {
@@ -416,7 +418,7 @@ fn arguments(
     plan_chunks(call, link, base)
 }
 
-/// Returns the same for a call that does not fit inline.
+/// Returns the method of a call that does not fit inline, and the length of the whole header.
 // spec: rfc8166-3.4.2-b, rfc8166-3.5.2-a, rfc8166-3.5.3-a, rfc8166-6.1-b, rfc8166-8.2.2.3-b
 fn plan_chunks(
     call: &CallSpec<'_>,

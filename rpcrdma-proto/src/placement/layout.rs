@@ -1,9 +1,12 @@
 //! The layout of one message in the receive buffers of its transmissions.
 //!
-//! A receiver takes the targets from the header, so the rule may change within rtrext-02, section
-//! 7.2. The transmissions must depend on the fields of [`Layout`] alone: `transfer::headers`
-//! computes the first header from them, and `connection::rtr::group_sender` computes them again for
-//! each Send.
+//! A receiver reads from the header which targets have data, so the choice of targets may change
+//! within rtrext-02, section 7.2. The transmissions must depend on the fields of [`Layout`] alone:
+//! `transfer::headers` computes the first header from them, and `connection::rtr::group_sender`
+//! computes them again for each Send.
+//!
+//! The driver of `rpcrdma-verbs` gathers the data of a transmission and the zeros between them. Its
+//! `TRANSMISSION_SGE` follows from `MAX_RUNS`, and its buffer of zeros must have `MAX_GAP` bytes.
 
 use core::ops::Range;
 
@@ -11,12 +14,12 @@ use arrayvec::ArrayVec;
 
 use super::{BufferStructure, MAX_BUFFER_SEGMENTS};
 
-/// The maximum gap in bytes between two pieces of data that is sent as zeros. A larger gap starts
-/// another transmission.
+/// The maximum gap in bytes between two targets with data that is sent as zeros. A larger gap
+/// starts another transmission. The gap before the first target has no maximum.
 const MAX_GAP: u32 = 4096;
 
-/// The maximum number of separate pieces of data in one transmission. Each takes gather entries of
-/// its Send.
+/// The maximum number of runs in one transmission: adjacent data of one item, without zeros between
+/// them. Each takes gather entries of its Send.
 const MAX_RUNS: usize = 3;
 
 /// The parts of a message that is laid out in receive buffers of one structure: its Payload stream,
@@ -87,8 +90,11 @@ pub struct PlacedData {
 #[derive(Clone, Debug)]
 pub struct Transmissions<'a> {
     layout: Layout<'a>,
+    /// The number of transmissions so far.
     number: u32,
+    /// The number of bytes of the stream in them.
     stream: u32,
+    /// The item that continues in the next one, and the byte at which it does.
     item: usize,
     byte: u32,
 }

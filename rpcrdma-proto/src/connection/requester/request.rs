@@ -1,10 +1,17 @@
 //! One outgoing call: its state, its transfer plan and its memory.
 //!
-//! `Requester` decides all transitions; this module computes what follows from the fields. The
-//! order of `exposures` is that of the chunks in the header, of the segments that the transport
-//! reports, and of `regions`. `header_len` must be the length that `chunks::write` writes, since
-//! `Requester::transmit` compares it with the threshold. `begin` must set each field, because slots
-//! are reused.
+//! `Requester` decides when a call changes its state; this module applies the change and computes
+//! what follows from the fields. The order of `exposures` is that of the chunks in the header, of
+//! the segments that the transport reports, and of `regions`. `begin` must set each field, because
+//! slots are reused.
+//!
+//! `header_len` must be the length that `requester::chunks::write` writes, since
+//! `Requester::transmit` compares it with the threshold. It and `fits_messages` do not count what
+//! the header of a call in transmissions has in addition (`TransferMethod::Grouped`): `grouped` has
+//! functions for these, and a `GroupSender` has the ranges that follow their headers.
+//!
+//! `Event::CallFailed` tells the consumer by `transmission` whether the peer may have executed the
+//! call.
 
 use arrayvec::ArrayVec;
 
@@ -25,26 +32,35 @@ use crate::v2;
 pub(super) struct Request {
     pub(super) state: RequestState,
     pub(super) kind: RequestKind,
+    /// The number of calls that began before it: its rank in the queue, and an identity that no
+    /// later call in its slot has.
     pub(super) age: u64,
+    /// The time at which it fails; `NO_DEADLINE` for never. Times have the unit of the session's
+    /// `now`.
     pub(super) deadline: u64,
+    /// Its credit, from the admission until an answer, the loss of the connection, or an end before
+    /// it is sent.
     pub(super) credit: Option<Credit>,
     /// Whether a Send holds its memory.
     pub(super) sending: bool,
     /// Whether the peer can access its memory.
     pub(super) exposed: bool,
+    // As in `CallSpec`.
     pub(super) length: u32,
     pub(super) max_reply: u32,
     pub(super) reducible: bool,
-    /// How long after its first transmission it may be transmitted over a further connection, and
-    /// the end of this time for a call that was transmitted.
+    /// How long after its first transmission it may be transmitted over a further connection. Zero
+    /// means never, and `NO_DEADLINE` without limit.
     pub(super) resend_window: u64,
+    /// The end of this time, once it is transmitted; zero if it may never be transmitted again.
     resend_until: u64,
     pub(super) transmission: Transmission,
     pub(super) chunks: CallChunks,
     pub(super) plan: TransferPlan,
+    /// The key of its memory that a reply has invalidated.
     pub(super) invalidated: Option<u32>,
-    /// The segment length to plan with, if the transport exposed more segments than the length of
-    /// the path led to expect.
+    /// The maximum segment length to plan with, instead of that of `PathLimits`, because the
+    /// transport exposed more segments than planned.
     pub(super) segment_len: Option<u32>,
     pub(super) outcome: CallOutcome,
 }
@@ -54,10 +70,11 @@ pub(super) struct Request {
 pub(super) enum Transmission {
     /// The peer does not have it.
     None,
-    /// It was transmitted on the current connection. If the peer refuses it, the peer does not have
-    /// it.
+    /// It was transmitted on the current connection only. If the peer refuses it, the peer does not
+    /// have it.
     Current,
-    /// It was transmitted on an earlier connection.
+    /// It was transmitted on an earlier connection, and perhaps on the current one, too. The peer
+    /// may have it even if it refuses it now.
     Earlier,
 }
 
@@ -73,7 +90,8 @@ pub(in crate::connection) enum RequestKind {
 /// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum CallOutcome {
-    /// The outcome is unknown, or was reported already (for an orphan).
+    /// The outcome is unknown, or was reported already: then the call is an orphan, which stays
+    /// until its credit returns.
     None,
     Reply(ReplyLocation),
     Failed(CallFailure),
@@ -128,33 +146,33 @@ impl Request {
     ) {
         // All fields are named, so that none keeps the value of the earlier call.
         let Self {
-            state: its_state,
-            kind: its_kind,
-            age: its_age,
-            deadline: its_deadline,
+            state,
+            kind: kind_field,
+            age: age_field,
+            deadline: deadline_field,
             credit,
             sending,
-            exposed: its_exposed,
+            exposed,
             length,
-            max_reply: its_max_reply,
+            max_reply,
             reducible,
             resend_window,
             resend_until,
             transmission,
-            chunks: its_chunks,
-            plan: its_plan,
+            chunks,
+            plan,
             invalidated,
             segment_len,
             outcome,
         } = self;
-        (*its_state, *its_kind, *its_age, *its_deadline) =
+        (*state, *kind_field, *age_field, *deadline_field) =
             (RequestState::Waiting, kind, age, deadline);
-        (*length, *its_max_reply, *reducible) = (call.length, call.max_reply, call.reducible);
+        (*length, *max_reply, *reducible) = (call.length, call.max_reply, call.reducible);
         (*resend_window, *resend_until) = (NO_DEADLINE, NO_DEADLINE);
         *transmission = Transmission::None;
-        its_chunks.begin(call.items, call.results);
-        (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
-        (*sending, *its_exposed) = (false, false);
+        chunks.begin(call.items, call.results);
+        (*plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
+        (*sending, *exposed) = (false, false);
         *segment_len = None;
     }
 
@@ -176,6 +194,7 @@ impl Request {
         if self.transmission == Transmission::None {
             self.transmission = Transmission::Current;
             self.resend_until = match self.resend_window {
+                // It is too late at any time.
                 0 => 0,
                 window => now.saturating_add(window),
             };
@@ -274,7 +293,7 @@ impl Request {
         segments: &'a [S],
     ) -> impl Iterator<Item = (CallRegion, &'a [S])> + use<'a, S> {
         let mut rest = segments;
-        // The counts come first, since most calls have nothing exposed.
+        // Most calls have no counts, and then `exposures` is not asked for any.
         self.chunks
             .segment_counts()
             .iter()
@@ -316,8 +335,8 @@ impl Request {
         call <= link.call_threshold && reply <= link.reply_threshold
     }
 
-    /// Learns a segment length with which a plan expects as many segments as the transport exposed
-    /// for each region. Returns whether the call may be planned again: a call learns once.
+    /// Learns a segment length with which a plan expects at least as many segments as the transport
+    /// exposed for each region. Returns whether the call may be planned again: only the first time.
     #[cold]
     pub(super) fn learn_segment_len(&mut self, planned: u32) -> bool {
         let counts = self
@@ -333,7 +352,7 @@ impl Request {
         self.segment_len.replace(learned).is_none()
     }
 
-    /// Returns the ranges of the call that follow the header.
+    /// Returns the ranges of the call that follow the header, if it is not in transmissions.
     pub(super) fn parts(&self) -> InlineParts<'_> {
         match self.plan.method {
             TransferMethod::Inline => parts(self.length, &[], 0),
@@ -342,7 +361,7 @@ impl Request {
         }
     }
 
-    /// Returns the number of bytes that follow the header.
+    /// Returns the number of bytes of the call that follow the header, as `parts` does.
     pub(super) fn inline_len(&self) -> u32 {
         match self.plan.method {
             TransferMethod::Inline => self.length,
@@ -350,7 +369,8 @@ impl Request {
         }
     }
 
-    /// Returns whether the consumer still waits for the end of the call.
+    /// Returns whether the consumer still waits for the end of the call. The consumer does not know
+    /// of property requests.
     pub(super) fn is_outstanding(&self) -> bool {
         let open = matches!(self.outcome, CallOutcome::None | CallOutcome::Again);
         self.kind == RequestKind::Rpc
@@ -368,7 +388,8 @@ impl Request {
             )
     }
 
-    /// Returns whether neither a Send nor the peer holds memory of the call.
+    /// Returns whether neither a Send nor the peer holds memory of the call, so that the consumer
+    /// may reuse it.
     pub(super) fn is_settled(&self) -> bool {
         !self.sending && !self.exposed
     }
