@@ -78,7 +78,7 @@ use crate::provider::{Access, Device, Sge, VerbError};
 /// ```
 pub struct Buf {
     /// The only reference to its slot.
-    share: SlotRef,
+    slot: SlotRef,
     length: u32,
 }
 
@@ -144,20 +144,20 @@ impl Buf {
     ) -> Result<Self, MemoryError> {
         let length =
             u32::try_from(memory.len()).map_err(|_| MemoryError::TooLarge(memory.len()))?;
-        let share = SlotRef::adopted(BlockRange::adopt(device, budget, memory)?);
-        Ok(Self { share, length })
+        let slot = SlotRef::adopted(BlockRange::adopt(device, budget, memory)?);
+        Ok(Self { slot, length })
     }
 
     /// Creates an empty buffer from the only reference to a slot.
-    fn from_slot(share: SlotRef) -> Self {
-        debug_assert!(share.is_unique());
-        Self { share, length: 0 }
+    fn from_slot(slot: SlotRef) -> Self {
+        debug_assert!(slot.is_unique());
+        Self { slot, length: 0 }
     }
 
     /// Returns the capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.share.capacity()
+        self.slot.capacity()
     }
 
     /// Sets the length, up to the capacity, and returns it. Bytes beyond the old length are zero or
@@ -172,7 +172,7 @@ impl Buf {
     pub fn as_full_mut(&mut self) -> &mut [u8] {
         // SAFETY: a buffer has the only reference to its slot, so that no request uses the memory;
         // and it is borrowed mutably.
-        unsafe { self.share.bytes_mut(self.share.capacity()) }
+        unsafe { self.slot.bytes_mut(self.slot.capacity()) }
     }
 
     /// Appends as many of the bytes as there is room for, and returns their number.
@@ -191,17 +191,17 @@ impl Buf {
 
     /// Returns true if it is the caller's own memory, and not from a pool.
     pub(crate) fn is_adopted(&self) -> bool {
-        self.share.is_adopted()
+        self.slot.is_adopted()
     }
 
     /// Returns the vector that the buffer was made of, with the length of the buffer. A buffer from
     /// a pool returns to the pool, and the result is `None`.
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
-        if !self.share.is_adopted() {
+        if !self.slot.is_adopted() {
             return None;
         }
-        self.share.into_range()?.into_vec(self.length)
+        self.slot.into_range()?.into_vec(self.length)
     }
 }
 
@@ -211,7 +211,7 @@ impl Deref for Buf {
     fn deref(&self) -> &[u8] {
         // SAFETY: a buffer has the only reference to its slot, so that no request uses the memory;
         // and it is borrowed.
-        unsafe { self.share.bytes(self.length) }
+        unsafe { self.slot.bytes(self.length) }
     }
 }
 
@@ -219,7 +219,7 @@ impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: a buffer has the only reference to its slot, so that no request uses the memory;
         // and it is borrowed mutably.
-        unsafe { self.share.bytes_mut(self.length) }
+        unsafe { self.slot.bytes_mut(self.length) }
     }
 }
 
@@ -232,14 +232,14 @@ impl fmt::Debug for Buf {
 /// A buffer that work requests or the peer may be using. It gives no access to its bytes.
 #[derive(Clone)]
 pub struct PostedBuf {
-    share: SlotRef,
+    slot: SlotRef,
     length: u32,
 }
 
 impl From<Buf> for PostedBuf {
     fn from(buf: Buf) -> Self {
         Self {
-            share: buf.share,
+            slot: buf.slot,
             length: buf.length,
         }
     }
@@ -251,9 +251,9 @@ impl PostedBuf {
     /// # Errors
     /// Fails if something else uses it.
     pub fn into_buf(self) -> Result<Buf, Self> {
-        if self.share.is_unique() {
+        if self.slot.is_unique() {
             Ok(Buf {
-                share: self.share,
+                slot: self.slot,
                 length: self.length,
             })
         } else {
@@ -264,22 +264,22 @@ impl PostedBuf {
     /// Returns true if nothing else uses it.
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
-        self.share.is_unique()
+        self.slot.is_unique()
     }
 
     /// Returns true if it is the caller's own memory, and not from a pool.
     pub(crate) fn is_adopted(&self) -> bool {
-        self.share.is_adopted()
+        self.slot.is_adopted()
     }
 
     /// Returns its bytes if nothing else uses it. The mutable borrow prevents new uses.
     pub(crate) fn bytes(&mut self) -> Option<&[u8]> {
-        if !self.share.is_unique() {
+        if !self.slot.is_unique() {
             return None;
         }
         // SAFETY: this is the only reference to the slot, and no other can be created while it is
         // borrowed mutably.
-        Some(unsafe { self.share.bytes(self.length) })
+        Some(unsafe { self.slot.bytes(self.length) })
     }
 
     /// Returns a scatter/gather entry for `length` bytes that begin at `from`, or `None` if they
@@ -288,21 +288,21 @@ impl PostedBuf {
         from.checked_add(length)
             .filter(|end| *end <= self.capacity())?;
         Some(Sge {
-            address: self.share.address() + u64::from(from),
+            address: self.slot.address() + u64::from(from),
             length,
-            key: self.share.key(),
+            key: self.slot.key(),
         })
     }
 
     /// Returns the capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.share.capacity()
+        self.slot.capacity()
     }
 
     /// Leaks the buffer: it is never reused and never freed, because a device may still access it.
     pub(crate) fn leak(self) {
-        self.share.leak();
+        self.slot.leak();
     }
 
     /// Sets the length, up to the capacity, and returns it.
@@ -407,7 +407,7 @@ impl Deref for Frozen {
         // references were given only to requests of ours that read the memory, and to keys that
         // allow the peer only to read. The key of the block gives a peer no right. So nothing
         // writes the bytes, and no mutable reference to them exists.
-        let bytes = unsafe { self.buf.share.bytes(self.from + self.length) };
+        let bytes = unsafe { self.buf.slot.bytes(self.from + self.length) };
         bytes.get(self.from as usize..).unwrap_or_default()
     }
 }

@@ -1,14 +1,17 @@
 //! Blocks of registered memory, their ranges, and the budget. All accesses to the memory of buffers
 //! are in this module.
 //!
-//! A block has a share of its budget while it is registered. A block whose device refuses to end
-//! the registration is leaked with its share. Ranges must not overlap: `memory::pool` divides
-//! blocks and decides when they are freed. `trim_all` must not hold the lock of the list of pools
-//! while it trims, since a pool that ends takes the lock.
+//! A block counts in its budget (`BudgetShare`) from before its registration until the registration
+//! has ended. If the device refuses to end it, the block is leaked and counts for ever. Ranges must
+//! not overlap: `memory::pool` divides blocks and decides when they are freed. All bytes of a block
+//! are initialised from the start, because `Buf` gives access to its whole capacity.
+//!
+//! Each pool calls `Budget::add` when it begins and `remove_ended` when it ends. `trim_all` must
+//! not hold the lock of the list of pools while it trims, since a pool that ends takes the lock.
 
 #![allow(
     unsafe_code,
-    reason = "places of one block are handed out apart, and are reached by address"
+    reason = "buffers access separate ranges of one block, and devices access them by address"
 )]
 
 use std::fmt;
@@ -37,14 +40,15 @@ struct BudgetState {
     used: AtomicUsize,
     leaked: AtomicUsize,
     refused: AtomicU64,
-    /// The pools that share it, and their number.
+    /// The pools that use the budget.
     pools: Mutex<Vec<Weak<dyn Member>>>,
+    /// Their number, without the lock.
     pool_count: AtomicUsize,
 }
 
-/// A pool that shares a budget.
+/// A pool that uses a budget.
 pub(super) trait Member: fmt::Debug + Send + Sync {
-    /// Frees idle memory beyond the pool's share of the budget.
+    /// Frees idle memory, if it takes too much of the pool's part of the budget.
     fn trim(&self);
 }
 
@@ -62,7 +66,7 @@ impl Budget {
         }))
     }
 
-    /// Counts a pool as a user.
+    /// Adds a pool.
     pub(super) fn add(&self, pool: Weak<dyn Member>) {
         self.pools().push(pool);
         self.0.pool_count.fetch_add(1, Ordering::Relaxed);
@@ -78,26 +82,26 @@ impl Budget {
         self.0.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets all pools free idle memory beyond their shares.
+    /// Lets all pools free idle memory beyond their parts of the budget.
     pub(super) fn trim_all(&self) {
-        // A pool that ends here takes the lock.
+        // A separate statement, so that the lock is released: a pool may end below, and takes it.
         let pools: Vec<_> = self.pools().iter().filter_map(Weak::upgrade).collect();
         pools.iter().for_each(|pool| pool.trim());
     }
 
     /// Returns the limit, divided by the number of pools.
-    pub(super) fn part_of_a_pool(&self) -> usize {
+    pub(super) fn limit_per_pool(&self) -> usize {
         self.limit() / self.0.pool_count.load(Ordering::Relaxed).max(1)
     }
 
-    /// Returns the number of bytes that are registered.
+    /// Returns the number of bytes that are registered, or about to be.
     #[must_use]
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes that were leaked because a device refused to release them. Their
-    /// blocks count as used for ever.
+    /// Returns the number of bytes that were leaked because a device may still access them, or
+    /// refused to end their registration. Their blocks count as used for ever.
     #[must_use]
     pub fn leaked(&self) -> usize {
         self.0.leaked.load(Ordering::Relaxed)
@@ -143,7 +147,7 @@ impl Budget {
     }
 }
 
-/// A used part of a budget, until it is dropped.
+/// The bytes of one block in its budget. Dropping it returns them.
 #[derive(Debug)]
 struct BudgetShare {
     budget: Budget,
@@ -156,8 +160,8 @@ impl Drop for BudgetShare {
     }
 }
 
-/// Memory that is registered while it exists. Only our work requests can use its key, which gives a
-/// peer no right.
+/// Memory that is registered while it exists. The registration gives a peer no access: only the
+/// work requests of this end can use its key.
 pub(super) struct Block {
     /// The device's region. It ends before the memory is freed.
     region: ManuallyDrop<Box<dyn MemoryRegion + Send + Sync>>,
@@ -177,11 +181,10 @@ unsafe impl Sync for Block {}
 
 /// The origin of the memory.
 enum Allocation {
-    /// Pages of the system. It fills each with zeros when it is first used, so that a large block
-    /// takes its time bit by bit, and no time for what is never used. It begins a page, so that
-    /// large buffers cover whole pages.
+    /// Anonymous pages, which the system fills with zeros, as late as their first use if the device
+    /// allows it. The block begins on a page, so that large buffers cover whole pages.
     Pages,
-    /// The memory of a vector. The length of its buffer is the length of the vector.
+    /// The memory of a vector of the caller ([`super::Buf::adopt`]).
     Vec,
 }
 
@@ -196,6 +199,7 @@ impl Block {
         Self::register(device, map(bytes)?, bytes, Allocation::Pages, share)
     }
 
+    /// Registers the memory of a vector with a capacity above zero. A failure drops the vector.
     fn adopt<D: Device>(
         device: &D,
         budget: &Budget,
@@ -208,26 +212,28 @@ impl Block {
         memory
             .spare_capacity_mut()
             .fill(std::mem::MaybeUninit::new(0));
-        let Some(place) = NonNull::new(memory.as_mut_ptr()) else {
+        // The pointer of a vector is never null.
+        let Some(start) = NonNull::new(memory.as_mut_ptr()) else {
             return Err(MemoryError::TooLarge(0));
         };
-        Self::register(device, place, capacity, Allocation::Vec, share)
+        Self::register(device, start, capacity, Allocation::Vec, share)
     }
 
+    /// Registers memory. A failure frees it.
     fn register<D: Device>(
         device: &D,
         memory: NonNull<u8>,
         capacity: usize,
-        owner: Allocation,
+        allocation: Allocation,
         share: BudgetShare,
     ) -> Result<Arc<Self>, MemoryError> {
         // SAFETY: the block owns the memory, and frees it after the region has ended, or never.
-        // Only ranges access it. A range belongs to a buffer, which gives no access while something
-        // is posted or exposed.
+        // Only ranges access it. A range belongs to a buffer, which gives no access while a work
+        // request uses it (`PostedBuf`) or the peer can access it.
         let region = match unsafe { device.register(memory, capacity, block_access(device)) } {
             Ok(region) => region,
             Err(error) => {
-                free(memory, capacity, &owner);
+                free(memory, capacity, &allocation);
                 return Err(error.into());
             }
         };
@@ -240,7 +246,7 @@ impl Block {
             domain: device.protection_domain(),
             memory,
             capacity,
-            allocation: owner,
+            allocation,
             share,
         }))
     }
@@ -259,10 +265,10 @@ fn map(bytes: usize) -> Result<NonNull<u8>, MemoryError> {
 }
 
 /// Frees memory according to its origin.
-fn free(memory: NonNull<u8>, capacity: usize, owner: &Allocation) {
-    match owner {
-        // SAFETY: the memory was mapped with this length. It is unmapped once, by its block, or
-        // here if there is no block; and nothing refers to it any more.
+fn free(memory: NonNull<u8>, capacity: usize, allocation: &Allocation) {
+    match allocation {
+        // SAFETY: the memory was mapped with this length. It is unmapped once, by its block, or by
+        // `register` if there is no block; and nothing refers to it any more.
         Allocation::Pages => {
             let unmapped = unsafe { munmap(memory.as_ptr().cast(), capacity) };
             debug_assert!(unmapped.is_ok(), "{unmapped:?}");
@@ -274,8 +280,8 @@ fn free(memory: NonNull<u8>, capacity: usize, owner: &Allocation) {
 }
 
 impl Block {
-    /// Ends the registration and returns the memory to the budget. Returns true if the memory may
-    /// be freed. If not, everything is leaked.
+    /// Ends the registration, and then counts the bytes as unused. Returns true if the caller must
+    /// free the memory. If the device refuses, everything is leaked, and the result is false.
     ///
     /// # Safety
     /// The block is being dropped or disassembled, and this is called once.
@@ -311,8 +317,8 @@ pub(super) struct BlockRange {
     key: u32,
 }
 
-// SAFETY: a range is the only one of its bytes. Whoever uses them by `bytes` and `bytes_mut`
-// promises that nothing else uses them meanwhile, on whatever thread.
+// SAFETY: ranges do not overlap. A caller of `bytes` or `bytes_mut` promises that nothing else
+// uses the bytes meanwhile, on any thread.
 unsafe impl Send for BlockRange {}
 // SAFETY: as above.
 unsafe impl Sync for BlockRange {}
@@ -334,6 +340,7 @@ impl BlockRange {
         }
     }
 
+    /// Registers the memory of a vector as one range. A failure drops the vector.
     pub(super) fn adopt<D: Device>(
         device: &D,
         budget: &Budget,
@@ -355,7 +362,8 @@ impl BlockRange {
         })
     }
 
-    /// Counts the range as leaked, because a device may still access it.
+    /// Counts the range as leaked, because a device may still access it. The caller forgets the
+    /// range, so that its block stays registered.
     pub(super) fn count_leak(&self) {
         self.block.share.budget.leak(self.capacity as usize);
     }
@@ -374,6 +382,8 @@ impl BlockRange {
         self.capacity
     }
 
+    /// Returns the address for work requests. Devices in software turn it into a pointer, so its
+    /// provenance is exposed.
     pub(super) fn address(&self) -> u64 {
         self.memory.as_ptr().expose_provenance() as u64
     }
@@ -382,7 +392,7 @@ impl BlockRange {
         self.key
     }
 
-    /// Returns the first `length` bytes.
+    /// Returns the first `length` bytes, or all if there are fewer.
     ///
     /// # Safety
     /// No device uses the bytes, and there is no mutable reference to them.
@@ -394,13 +404,13 @@ impl BlockRange {
         }
     }
 
-    /// Returns the first `length` bytes, mutably.
+    /// Returns the first `length` bytes, or all if there are fewer, mutably.
     ///
     /// # Safety
     /// No device uses the bytes, and there is no other reference to them.
     #[expect(
         clippy::mut_from_ref,
-        reason = "the buffer that has the place is borrowed mutably"
+        reason = "the buffer that has the range is borrowed mutably"
     )]
     pub(super) unsafe fn bytes_mut(&self, length: u32) -> &mut [u8] {
         // SAFETY: as in `bytes`, and there is no other reference, as the caller promises.
@@ -409,7 +419,9 @@ impl BlockRange {
         }
     }
 
-    /// Returns the vector that the memory was adopted from, or `None` if it was allocated.
+    /// Returns the vector that the memory was adopted from, with this length, or its capacity if
+    /// that is less. Returns `None` if the memory is a pool's, and if the device refuses to end the
+    /// registration, which leaks the memory.
     pub(super) fn into_vec(self, length: u32) -> Option<Vec<u8>> {
         if !self.is_adopted() {
             return None;
@@ -421,9 +433,10 @@ impl BlockRange {
         if !unsafe { block.end() } {
             return None;
         }
-        // SAFETY: these are the parts of a vector that was disassembled; all of its bytes are
-        // initialised.
-        Some(unsafe { Vec::from_raw_parts(block.memory.as_ptr(), length as usize, block.capacity) })
+        let length = block.capacity.min(length as usize);
+        // SAFETY: these are the parts of a vector that was disassembled. The length is at most its
+        // capacity, and all of its bytes are initialised.
+        Some(unsafe { Vec::from_raw_parts(block.memory.as_ptr(), length, block.capacity) })
     }
 }
 

@@ -201,9 +201,9 @@ fn return_to_pool(slot: Arc<PoolSlot>) {
 
 impl SlotRef {
     /// Creates the only reference to adopted memory.
-    pub(super) fn adopted(place: BlockRange) -> Self {
+    pub(super) fn adopted(range: BlockRange) -> Self {
         Self(ManuallyDrop::new(Arc::new(PoolSlot {
-            range: place,
+            range,
             returns: None,
             slab: 0,
             link: Link::new(),
@@ -235,9 +235,9 @@ impl SlotRef {
 
     /// Returns a counted reference, whose owner drops it by [`Self::from_arc`].
     pub(super) fn into_arc(self) -> Arc<PoolSlot> {
-        let mut share = ManuallyDrop::new(self);
+        let mut slot = ManuallyDrop::new(self);
         // SAFETY: the destructor does not run, so the value is taken once.
-        unsafe { ManuallyDrop::take(&mut share.0) }
+        unsafe { ManuallyDrop::take(&mut slot.0) }
     }
 
     /// Returns the slot if there is no other reference.
@@ -277,10 +277,10 @@ impl Drop for SlotRef {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the destructor runs once, so the value is taken once.
-        let share = Self(ManuallyDrop::new(unsafe {
+        let reference = Self(ManuallyDrop::new(unsafe {
             ManuallyDrop::take(&mut self.0)
         }));
-        if let Some(slot) = share.into_slot() {
+        if let Some(slot) = reference.into_slot() {
             return_to_pool(slot);
         }
     }
@@ -330,7 +330,7 @@ impl Member for PoolState {
     /// Takes back the slots that were dropped, and frees blocks, if blocks that are not full have
     /// too much of the budget.
     fn trim(&self) {
-        let most = self.budget.part_of_a_pool() / IDLE_DIVISOR;
+        let most = self.budget.limit_per_pool() / IDLE_DIVISOR;
         let mut state = self.lock();
         state.collect(&self.returns);
         let idle = state.slabs.idle();

@@ -61,7 +61,7 @@ impl From<Frozen> for SharedBytes {
         let Frozen { buf, from, length } = frozen;
         let range = from as usize..(from + length) as usize;
         // A frozen buffer is within its slot, so that `new` never returns `None`.
-        Self::new(buf.share.into_arc(), range).unwrap_or_default()
+        Self::new(buf.slot.into_arc(), range).unwrap_or_default()
     }
 }
 
@@ -69,8 +69,8 @@ impl Buf {
     /// Returns the buffer of these bytes, with the length zero, for reuse. Returns `None`, and
     /// drops the bytes, if their memory is not registered or something else refers to it.
     pub(crate) fn from_shared(bytes: SharedBytes) -> Option<Self> {
-        let share = SlotRef::from_arc(bytes.into_buffer_arc::<PoolSlot>()?);
-        let buf = PostedBuf { share, length: 0 };
+        let slot = SlotRef::from_arc(bytes.into_buffer_arc::<PoolSlot>()?);
+        let buf = PostedBuf { slot, length: 0 };
         buf.into_buf().ok()
     }
 }
@@ -80,12 +80,12 @@ impl Frozen {
     #[must_use]
     pub fn from_shared(bytes: &SharedBytes) -> Option<Self> {
         let (slot, from) = bytes.buffer_arc_as::<PoolSlot>()?;
-        let share = SlotRef::from_arc(slot);
+        let slot = SlotRef::from_arc(slot);
         let (from, length) = (u32::try_from(from).ok()?, u32::try_from(bytes.len()).ok()?);
         let length_of_all = from.checked_add(length)?;
         Some(Self {
             buf: PostedBuf {
-                share,
+                slot,
                 length: length_of_all,
             },
             from,
@@ -96,6 +96,6 @@ impl Frozen {
     /// Returns the protection domain in which it is registered.
     #[must_use]
     pub fn protection_domain(&self) -> ProtectionDomainId {
-        self.buf.share.domain()
+        self.buf.slot.domain()
     }
 }

@@ -1,7 +1,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Barrier;
 
-use super::{Budget, Buf, BufCache, Frozen, MemoryError, Pool, PostedBuf};
+use super::{BlockRange, Budget, Buf, BufCache, Frozen, MemoryError, Pool, PostedBuf};
 use crate::driver::Driver;
 use crate::provider::software::{Fabric, SoftwareDevice};
 
@@ -173,6 +173,15 @@ fn a_vector_keeps_its_bytes() {
         (b"abcdef".as_slice(), address, 100)
     );
     assert_eq!(budget.used(), 0);
+}
+
+/// The range does not trust the length of its buffer.
+#[test]
+fn a_vector_is_not_longer_than_its_capacity() {
+    let (device, budget) = (Fabric::new().device(), Budget::new(1 << 20));
+    let range = BlockRange::adopt(&device, &budget, vec![7; 10]).unwrap();
+    let back = range.into_vec(u32::MAX).unwrap();
+    assert_eq!((back.len(), back.capacity()), (10, 10));
 }
 
 /// Devices refuse to register an empty range.

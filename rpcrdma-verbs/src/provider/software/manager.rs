@@ -3,7 +3,10 @@
 //! phases of a connection.
 //!
 //! `connect` pushes the request to the event queue of the listener at once. An address without a
-//! listener is reported by a later event, as on a device, and not by the result of `connect`.
+//! listener is reported by a later event, as on a device, and not by the result of `connect`. The
+//! queue pair of `connect` is side 0 of its `QpPair`, and that of `prepare` side 1. `accept` takes
+//! only the queue pair that `prepare` returned for the same request. A request that is dropped is
+//! rejected, also one that `accept` could not establish.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -37,7 +40,8 @@ impl SoftwareConnectionManager {
         })
     }
 
-    fn end(
+    /// Checks the settings of a queue pair, and creates its state, which is not connected.
+    fn new_state(
         &self,
         verb: &'static str,
         config: &QueuePairConfig,
@@ -114,9 +118,9 @@ impl provider::ConnectionManager<SoftwareDevice> for SoftwareConnectionManager {
     ) -> Result<SoftwareQueuePair> {
         check_private_data("connect", private_data)?;
         let fabric: &Arc<Fabric> = &self.device.fabric;
-        let end = self.end("connect", config, queues)?;
-        let number = end.number;
-        let link = QpPair::new(fabric.clone(), end);
+        let state = self.new_state("connect", config, queues)?;
+        let number = state.number;
+        let link = QpPair::new(fabric.clone(), state);
         fabric.attach(&link);
         match fabric.listener(&address) {
             Some(listener) => listener.push(ConnectionEvent::Requested {
@@ -143,9 +147,9 @@ impl provider::ConnectionManager<SoftwareDevice> for SoftwareConnectionManager {
         config: &QueuePairConfig,
         queues: Queues<'_, SoftwareDevice>,
     ) -> Result<SoftwareQueuePair> {
-        let end = self.end("prepare", config, queues)?;
-        let number = end.number;
-        if !request.link.join(end) {
+        let state = self.new_state("prepare", config, queues)?;
+        let number = state.number;
+        if !request.link.join(state) {
             return Err(VerbError {
                 verb: "prepare",
                 cause: Cause::State,
