@@ -4,8 +4,12 @@
 //! A frame passes through `file`, `packet`, then `roce` or `tcp` and `iwarp`, and `report`. This
 //! module owns the connections: it decides which flows belong together, and which end is the
 //! client. A capture is untrusted and may begin anywhere: every parser must have limits and must
-//! not panic, and `MAX_FLOWS` limits the connections. A flow is announced at its first message, so
-//! other protocols are not reported.
+//! not panic, and `MAX_FLOWS` limits each table of connections. A flow is announced at its first
+//! message, so other protocols are not reported.
+//!
+//! A RoCE connection has two flows, one for each direction. The messages of connection managers
+//! tell which belong together; without them `counterpart` guesses. `tcp` takes a stream out of the
+//! table while it handles a segment, and must put it back unless the stream has ended.
 
 mod file;
 mod iwarp;
@@ -63,22 +67,23 @@ fn analyze(input: impl Read + Send, report: Report<impl Write>) -> Result<(), Bo
     Ok(analysis.report.finish(damage.as_deref())?)
 }
 
-/// The requests to a queue pair: source address, destination address and queue pair number.
+/// A flow of RoCE: source address, destination address, and the number of the queue pair at the
+/// destination.
 type QueuePair = (IpAddr, IpAddr, u32);
 
-/// The known connection of a queue pair.
+/// The state of a flow, and its connection, once it is known.
 #[derive(Default)]
 struct Flow {
     requests: Requests,
     end: Option<(ConnectionNumber, Sender)>,
 }
 
-/// A RoCE connection of which only one direction may be known.
+/// A RoCE connection without messages of connection managers. At first only one flow is known.
 struct RoceConnection {
     number: ConnectionNumber,
     client: IpAddr,
     server: IpAddr,
-    /// Whether the flow from this end is known: client, server.
+    /// Whether the flow from the client and the flow from the server are known.
     known: [bool; 2],
 }
 
@@ -87,12 +92,13 @@ struct RoceConnection {
 struct Stream {
     directions: [Direction; 2],
     iwarp: IwarpConnection,
-    /// The direction of the client's first segment.
+    /// The side that sent the first segment, a SYN.
     opened: Option<usize>,
     /// Whether it has ended. It is kept, since retransmitted segments may follow.
     has_ended: bool,
     /// Whether its ends are in the list of ended streams.
     is_listed: bool,
+    /// The connection, once it is announced, and the side of the client.
     connection: Option<(ConnectionNumber, usize)>,
 }
 
@@ -100,10 +106,11 @@ struct Analysis<W> {
     report: Report<W>,
     flows: HashMap<QueuePair, Flow>,
     roce: Vec<RoceConnection>,
-    /// The requests of connection managers: the queue pair and the port of each requester and its
-    /// communication id.
-    requests: HashMap<(IpAddr, IpAddr, u32), (u32, u16)>,
-    /// The directions of connections that connection managers set up: the queue pair of each end.
+    /// The unanswered requests of connection managers, by requester, responder and communication
+    /// id: the queue pair of the requester, and the port.
+    connect_requests: HashMap<(IpAddr, IpAddr, u32), (u32, u16)>,
+    /// The flows of connections that connection managers set up: the sender, the flow of the other
+    /// direction, and the port.
     managed: HashMap<QueuePair, (Sender, QueuePair, u16)>,
     streams: HashMap<Ends, Stream>,
     /// The streams that have ended, which make room for others, each once. A stream of the same
@@ -120,7 +127,7 @@ impl<W: Write> Analysis<W> {
             report,
             flows: HashMap::new(),
             roce: Vec::new(),
-            requests: HashMap::new(),
+            connect_requests: HashMap::new(),
             managed: HashMap::new(),
             streams: HashMap::new(),
             ended: VecDeque::new(),
@@ -181,7 +188,7 @@ impl<W: Write> Analysis<W> {
 
     /// Tracks the messages of connection managers.
     fn manage(&mut self, source: IpAddr, destination: IpAddr, management: Management) {
-        if self.requests.len() >= MAX_FLOWS || self.managed.len() >= MAX_FLOWS {
+        if self.connect_requests.len() >= MAX_FLOWS || self.managed.len() >= MAX_FLOWS {
             return self.report.overflow();
         }
         match management {
@@ -190,14 +197,16 @@ impl<W: Write> Analysis<W> {
                 queue_pair,
                 port,
             } => {
-                self.requests
+                self.connect_requests
                     .insert((source, destination, id), (queue_pair, port));
             }
             Management::Reply {
                 request,
                 queue_pair,
             } => {
-                let asked = self.requests.remove(&(destination, source, request));
+                let asked = self
+                    .connect_requests
+                    .remove(&(destination, source, request));
                 let Some((client, port)) = asked else {
                     return;
                 };
@@ -399,7 +408,7 @@ impl<W: Write> Analysis<W> {
         true
     }
 
-    /// Takes the data that still wait in an ended stream.
+    /// Handles the data that still wait in an ended stream.
     fn close(&mut self, addresses: Ends, stream: &mut Stream) -> Result<(), OutputError> {
         for side in [0, 1] {
             let parts = stream.directions[side].finish();

@@ -17,14 +17,14 @@ const PSN_MASK: u32 = 0xff_ffff;
 /// The path MTUs.
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
-/// The packet after the UDP header.
+/// A packet of InfiniBand: what follows the UDP header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer<'a> {
     opcode: u8,
     pub(super) queue_pair: u32,
     psn: u32,
     payload: &'a [u8],
-    /// The number of payload bytes that were not captured.
+    /// The number of bytes of payload and padding that were not captured.
     cut: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// Returns the position of a packet in its Send, and its data.
+    /// Returns the position of the packet in its Send, and its data; `None` for any other packet.
     fn send(&self) -> Option<(PacketPosition, &'a [u8])> {
         let (place, header) = match self.opcode {
             0 => (PacketPosition::First, 0),
@@ -81,7 +81,7 @@ impl<'a> Transfer<'a> {
         matches!(self.opcode, 0..=12 | 19..=20 | 22..=23)
     }
 
-    /// Returns the length of an RDMA Read request.
+    /// Returns the length that an RDMA Read request asks for; `None` for any other packet.
     fn read_length(&self) -> Option<u32> {
         let mut reth = Bytes(self.payload);
         reth.take(12)?;
@@ -146,7 +146,7 @@ pub(super) enum RoceArrival {
     Lost { text: String, send: bool },
 }
 
-/// The expected next packet.
+/// The expected sequence number (PSN) of the next packet.
 #[derive(Clone, Copy)]
 enum ExpectedPacket {
     Psn(u32),
@@ -167,7 +167,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Takes a packet.
+    /// Handles a packet, and returns what it completes or reveals.
     pub(super) fn receive(&mut self, packet: &Transfer<'_>) -> Vec<RoceArrival> {
         let mut arrivals = Vec::new();
         if !packet.is_request() {
@@ -264,9 +264,10 @@ impl Requests {
     }
 }
 
+/// The packets before a packet that the capture lacks.
 enum Missing {
     Nothing,
-    /// The packet was seen before.
+    /// None: the packet itself was seen before.
     Before,
     Some(String),
 }
