@@ -1,9 +1,9 @@
 //! The client, and the code that its operations share.
 //!
 //! A [`Client`] reduces its limits to those of FSINFO once, in `with_limits`. `reading` and
-//! `writing` rely on limits and a depth of at least 1. Each operation takes its results by `make`
-//! or `success` of `outcome`, and its own module checks the reply against the call (`fault`).
-//! `oncrpc` reconnects and retransmits.
+//! `writing` rely on limits and a depth of at least 1. Each operation takes its results by
+//! `await_success` or `success` of `outcome`, and its own module checks the reply against the call
+//! (`fault`). `oncrpc` reconnects and retransmits.
 
 use oncrpc::xdr::{Error as XdrError, ErrorKind, Text};
 use oncrpc::{
@@ -11,7 +11,7 @@ use oncrpc::{
 };
 
 use super::error::{ClientError, ProtocolFault};
-use super::outcome::make;
+use super::outcome::await_success;
 use crate::handle::FileHandle;
 use crate::nfs3::nfs_program::nfs_v3::{Client as Stubs, Fsinfo};
 use crate::nfs3::owned::{Fsinfo3resok, PostOpAttr};
@@ -101,7 +101,7 @@ impl<T: AsyncTransport> Client<T> {
     ) -> Result<Self, ClientError> {
         let stubs = Stubs::new(transport).with_options(options);
         let fsroot = root.as_args();
-        let info = make(stubs.fsinfo(&Fsinfo3args { fsroot })).await?;
+        let info = await_success(stubs.fsinfo(&Fsinfo3args { fsroot })).await?;
         Ok(Self {
             limits: limits.reduced_to(&info)?,
             stubs,

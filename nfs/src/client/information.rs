@@ -1,13 +1,15 @@
-//! Attributes, access rights, and properties of the file system.
+//! The calls GETATTR, SETATTR, ACCESS, READLINK, FSSTAT, FSINFO and PATHCONF of the client.
 //!
-//! Of these procedures, READLINK alone needs limits for its reply: the results of the others have a
-//! maximum size in XDR.
+//! [`await_success`] sends a call and returns the results of success, or the status as a
+//! [`ClientError`]. RDMA needs a limit for each reply. The generated stubs derive it from the
+//! maximum size of the results in XDR; READLINK's have none, so [`Client::read_link`] sets the
+//! limit. A call added here whose results have no maximum size must set one, too.
 
 use oncrpc::{AsyncTransport, ReplyLimits};
 
 use super::base::{Client, attributes};
 use super::error::ClientError;
-use super::outcome::make;
+use super::outcome::await_success;
 use crate::file_system::{FsInfo, FsStat, PathConf};
 use crate::handle::FileHandle;
 use crate::nfs3::{
@@ -15,8 +17,8 @@ use crate::nfs3::{
     Readlink3args, Sattr3, Sattrguard3, Setattr3args,
 };
 
-/// The maximum bytes of the path of a symbolic link: PATH_MAX of Linux. RDMA needs a bound, and RFC
-/// 1813 has none.
+/// The maximum length in bytes of the path of a symbolic link: PATH_MAX of Linux. RFC 1813 has no
+/// maximum.
 const MAX_LINK: u32 = 4096;
 
 /// The bytes of READLINK's results without the path: the status (4), optional attributes (88), and
@@ -30,12 +32,12 @@ impl<T: AsyncTransport> Client<T> {
     /// Fails as GETATTR does.
     pub async fn attributes(&self, object: &FileHandle) -> Result<Fattr3, ClientError> {
         let object = object.as_args();
-        let ok = make(self.stubs.getattr(&Getattr3args { object })).await?;
+        let ok = await_success(self.stubs.getattr(&Getattr3args { object })).await?;
         Ok(ok.obj_attributes)
     }
 
-    /// Sets attributes (SETATTR). With a `guard` that differs from the object's ctime, the status
-    /// is NFS3ERR_NOT_SYNC. Returns the new attributes, if the server does.
+    /// Sets attributes (SETATTR). With a `guard` that differs from the object's ctime, the call
+    /// fails with NFS3ERR_NOT_SYNC. Returns the new attributes if the server sent them.
     ///
     /// # Errors
     /// Fails as SETATTR does.
@@ -50,7 +52,7 @@ impl<T: AsyncTransport> Client<T> {
             new_attributes: *new,
             guard: guard.map_or(Sattrguard3::False, Sattrguard3::True),
         };
-        let ok = make(self.stubs.setattr(&args)).await?;
+        let ok = await_success(self.stubs.setattr(&args)).await?;
         Ok(attributes(ok.obj_wcc.after))
     }
 
@@ -63,11 +65,12 @@ impl<T: AsyncTransport> Client<T> {
             object: object.as_args(),
             access: rights,
         };
-        let ok = make(self.stubs.access(&args)).await?;
+        let ok = await_success(self.stubs.access(&args)).await?;
         Ok(ok.access & rights)
     }
 
-    /// Returns the path of a symbolic link (READLINK): at most 4096 bytes over RDMA.
+    /// Returns the path of a symbolic link (READLINK). Over RDMA, a path of more than 4096 bytes is
+    /// an error.
     ///
     /// # Errors
     /// Fails as READLINK does.
@@ -75,7 +78,7 @@ impl<T: AsyncTransport> Client<T> {
         let symlink = link.as_args();
         let call = self.stubs.readlink(&Readlink3args { symlink });
         let limits = ReplyLimits::new(Some(READLINK_INLINE)).item(MAX_LINK);
-        let ok = make(call.reply_limits(limits)).await?;
+        let ok = await_success(call.reply_limits(limits)).await?;
         Ok(ok.data.as_bytes().to_vec())
     }
 
@@ -85,7 +88,7 @@ impl<T: AsyncTransport> Client<T> {
     /// Fails as FSSTAT does.
     pub async fn fs_stat(&self) -> Result<FsStat, ClientError> {
         let fsroot = self.root().as_args();
-        let ok = make(self.stubs.fsstat(&Fsstat3args { fsroot })).await?;
+        let ok = await_success(self.stubs.fsstat(&Fsstat3args { fsroot })).await?;
         Ok(FsStat {
             tbytes: ok.tbytes,
             fbytes: ok.fbytes,
@@ -103,7 +106,7 @@ impl<T: AsyncTransport> Client<T> {
     /// Fails as FSINFO does.
     pub async fn fs_info(&self) -> Result<FsInfo, ClientError> {
         let fsroot = self.root().as_args();
-        let ok = make(self.stubs.fsinfo(&Fsinfo3args { fsroot })).await?;
+        let ok = await_success(self.stubs.fsinfo(&Fsinfo3args { fsroot })).await?;
         Ok(FsInfo {
             rtmax: ok.rtmax,
             wtmax: ok.wtmax,
@@ -120,7 +123,7 @@ impl<T: AsyncTransport> Client<T> {
     /// Fails as PATHCONF does.
     pub async fn path_conf(&self, object: &FileHandle) -> Result<PathConf, ClientError> {
         let object = object.as_args();
-        let ok = make(self.stubs.pathconf(&Pathconf3args { object })).await?;
+        let ok = await_success(self.stubs.pathconf(&Pathconf3args { object })).await?;
         Ok(PathConf {
             linkmax: ok.linkmax,
             name_max: ok.name_max,

@@ -11,7 +11,7 @@ use oncrpc::{AsyncTransport, Method, ReplyLimits};
 
 use super::base::{Client, attributes, fault};
 use super::error::{ClientError, ProtocolFault};
-use super::outcome::make;
+use super::outcome::await_success;
 use crate::directory::DirEntry;
 use crate::handle::{FileHandle, Object};
 use crate::name::Name;
@@ -124,7 +124,7 @@ impl<T: AsyncTransport> DirectoryStream<'_, T> {
             count,
         };
         let call = self.client.stubs.readdir(&args);
-        let ok = make(call.reply_limits(reply_limits(count))).await?;
+        let ok = await_success(call.reply_limits(reply_limits(count))).await?;
         Ok(Part {
             entries: ok.reply.entries.into_inner(),
             eof: ok.reply.eof,
@@ -142,7 +142,7 @@ impl<T: AsyncTransport> DirectoryStream<'_, T> {
             maxcount: count,
         };
         let call = self.client.stubs.readdirplus(&args);
-        let ok = make(call.reply_limits(reply_limits(count))).await?;
+        let ok = await_success(call.reply_limits(reply_limits(count))).await?;
         Ok(Part {
             entries: ok.reply.entries.into_inner(),
             eof: ok.reply.eof,

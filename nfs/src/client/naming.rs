@@ -4,7 +4,7 @@ use oncrpc::AsyncTransport;
 
 use super::base::{Client, attributes};
 use super::error::ClientError;
-use super::outcome::make;
+use super::outcome::await_success;
 use crate::handle::{FileHandle, Object};
 use crate::nfs3::nfs_program::nfs_v3;
 use crate::nfs3::owned::{PostOpAttr, PostOpFh3};
@@ -24,7 +24,7 @@ impl<T: AsyncTransport> Client<T> {
         name: impl AsRef<[u8]>,
     ) -> Result<Object, ClientError> {
         let what = self.name_args::<nfs_v3::Lookup>(dir, name.as_ref())?;
-        let ok = make(self.stubs.lookup(&Lookup3args { what })).await?;
+        let ok = await_success(self.stubs.lookup(&Lookup3args { what })).await?;
         self.object(FileHandle::from(&ok.object.data), ok.obj_attributes)
             .await
     }
@@ -67,7 +67,7 @@ impl<T: AsyncTransport> Client<T> {
             r#where: self.name_args::<nfs_v3::Create>(dir, name)?,
             how: *how,
         };
-        let ok = make(self.stubs.create(&args)).await?;
+        let ok = await_success(self.stubs.create(&args)).await?;
         self.created(dir, name, ok.obj, ok.obj_attributes).await
     }
 
@@ -86,7 +86,7 @@ impl<T: AsyncTransport> Client<T> {
             r#where: self.name_args::<nfs_v3::Mkdir>(dir, name)?,
             attributes: *attributes,
         };
-        let ok = make(self.stubs.mkdir(&args)).await?;
+        let ok = await_success(self.stubs.mkdir(&args)).await?;
         self.created(dir, name, ok.obj, ok.obj_attributes).await
     }
 
@@ -109,7 +109,7 @@ impl<T: AsyncTransport> Client<T> {
                 symlink_data: path.as_ref().into(),
             },
         };
-        let ok = make(self.stubs.symlink(&args)).await?;
+        let ok = await_success(self.stubs.symlink(&args)).await?;
         self.created(dir, name, ok.obj, ok.obj_attributes).await
     }
 
@@ -128,7 +128,7 @@ impl<T: AsyncTransport> Client<T> {
             r#where: self.name_args::<nfs_v3::Mknod>(dir, name)?,
             what: *what,
         };
-        let ok = make(self.stubs.mknod(&args)).await?;
+        let ok = await_success(self.stubs.mknod(&args)).await?;
         self.created(dir, name, ok.obj, ok.obj_attributes).await
     }
 
@@ -142,7 +142,7 @@ impl<T: AsyncTransport> Client<T> {
         name: impl AsRef<[u8]>,
     ) -> Result<(), ClientError> {
         let object = self.name_args::<nfs_v3::Remove>(dir, name.as_ref())?;
-        make(self.stubs.remove(&Remove3args { object })).await?;
+        await_success(self.stubs.remove(&Remove3args { object })).await?;
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl<T: AsyncTransport> Client<T> {
         name: impl AsRef<[u8]>,
     ) -> Result<(), ClientError> {
         let object = self.name_args::<nfs_v3::Rmdir>(dir, name.as_ref())?;
-        make(self.stubs.rmdir(&Rmdir3args { object })).await?;
+        await_success(self.stubs.rmdir(&Rmdir3args { object })).await?;
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl<T: AsyncTransport> Client<T> {
             from: self.name_args::<nfs_v3::Rename>(from.0, from.1)?,
             to: self.name_args::<nfs_v3::Rename>(to.0, to.1)?,
         };
-        make(self.stubs.rename(&args)).await?;
+        await_success(self.stubs.rename(&args)).await?;
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl<T: AsyncTransport> Client<T> {
             file: object.as_args(),
             link: self.name_args::<nfs_v3::Link>(dir, name.as_ref())?,
         };
-        make(self.stubs.link(&args)).await?;
+        await_success(self.stubs.link(&args)).await?;
         Ok(())
     }
 

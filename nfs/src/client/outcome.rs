@@ -74,8 +74,8 @@ where
     results.into_result().map_err(refused)
 }
 
-/// Makes a call, and returns its results as [`success`] does.
-pub(super) async fn make<T, P>(
+/// Sends a call, and returns its results as [`success`] does.
+pub(super) async fn await_success<T, P>(
     call: Call<'_, T, P>,
 ) -> Result<<P::Results as Outcome>::Success, ClientError>
 where

@@ -13,7 +13,7 @@ use oncrpc::{AsyncTransport, ResultsFuture};
 
 use super::base::{Client, fault};
 use super::error::{ClientError, ProtocolFault};
-use super::outcome::{make, success};
+use super::outcome::{await_success, success};
 use crate::file_system::Written;
 use crate::handle::FileHandle;
 use crate::nfs3::nfs_program::nfs_v3::{Commit, Write};
@@ -207,6 +207,6 @@ impl<T: AsyncTransport> Client<T> {
             offset,
             count,
         };
-        Ok(make(self.stubs.commit(&args)).await?.verf)
+        Ok(await_success(self.stubs.commit(&args)).await?.verf)
     }
 }

@@ -1,8 +1,10 @@
 //! GETATTR, SETATTR and ACCESS (RFC 1813, sections 3.3.1, 3.3.2 and 3.3.4).
 //!
-//! On a read-only export, SETATTR fails by `check_writable`, and ACCESS grants none of `CHANGES`:
-//! both must agree, since clients decide by ACCESS whether to send changes. The file system checks
-//! permissions, the guard and the new values.
+//! On a read-only export, `check_writable` rejects SETATTR before it reaches the file system, and
+//! ACCESS grants none of the rights in `CHANGES`. `CHANGES` must contain each right that permits a
+//! procedure with `check_writable`, since clients decide by ACCESS whether to send changes. The
+//! file system checks permissions, the guard and the new values. ACCESS never returns a right that
+//! the client did not ask for, even if the file system grants it.
 
 use super::OnExport;
 use crate::caller::Caller;
@@ -15,7 +17,7 @@ use crate::nfs3::{
 };
 use crate::wcc::Wcc;
 
-/// The ACCESS bits that a read-only export grants to nobody.
+/// The rights of ACCESS that a read-only export grants to nobody.
 const CHANGES: u32 = ACCESS3_MODIFY | ACCESS3_EXTEND | ACCESS3_DELETE;
 
 impl<F: FileSystem> OnExport<F> {
@@ -64,16 +66,16 @@ impl<F: FileSystem> OnExport<F> {
         args: Access3args<'_>,
     ) -> Access3res {
         let object = FileHandle::from(args.object);
-        let refused = if self.export.is_read_only() {
+        let withheld = if self.export.is_read_only() {
             CHANGES
         } else {
             0
         };
-        let granted = self.file_system().access(caller, &object, args.access);
-        match granted.await {
+        let grant = self.file_system().access(caller, &object, args.access);
+        match grant.await {
             Ok((granted, attributes)) => Access3res::Ok(Access3resok {
                 obj_attributes: PostOpAttr::True(attributes),
-                access: granted & args.access & !refused,
+                access: granted & args.access & !withheld,
             }),
             Err(status) => {
                 let obj_attributes = self.post_op(&object).await;
