@@ -177,7 +177,7 @@ pub enum TypeKind {
     ZeroCopyOpaque,
     /// `string`, which requires a bound.
     String,
-    /// A named type: `T`, `struct T` or `enum T`.
+    /// A named type: `T`, `struct T`, `enum T` or `union T`.
     Named {
         /// The name.
         name: Ident,
@@ -203,7 +203,7 @@ pub enum Keyword {
     Union,
 }
 
-/// A number or the name of a value.
+/// A number, or an expression with the name of a value.
 #[derive(Clone, Debug)]
 pub struct ValueExpr {
     /// The position.
@@ -212,7 +212,7 @@ pub struct ValueExpr {
     pub kind: ValueExprKind,
 }
 
-/// A number or the name of a value.
+/// The kind of a [`ValueExpr`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueExprKind {
     /// A decimal, hexadecimal or octal constant. RFC 4506 has those of 64 bits, signed or unsigned.
@@ -490,7 +490,8 @@ impl TypeSpecifier {
 }
 
 impl TypeKind {
-    /// Types with a body define members and fields, so no two of them are the same.
+    /// Returns true if both are the same type. Types with a body define members and fields, so no
+    /// two of them are the same.
     fn is_same_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Named { name, .. }, Self::Named { name: again, .. }) => name.name == again.name,

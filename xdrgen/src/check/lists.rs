@@ -6,7 +6,10 @@
 //! [`Type::Nested`] before, see `check::infinite`.)
 //!
 //! [`find`] runs after `items`, because elements copy fields, and before `sizes`, which reads
-//! `Layout::recursive`. The types that [`find`] adds are not in the symbol table.
+//! `Layout::recursive`. It rewrites the arguments and replies of procedures as well. Afterwards an
+//! optional is in no cycle: `Schema::items_in` and `reply_items` follow optionals without a limit.
+//! The types that [`find`] adds are not in the symbol table. Their names in Rust, `NodeItem` and
+//! `NodeItems`, are documented in the guide.
 
 use std::collections::HashSet;
 
@@ -222,6 +225,7 @@ fn add(schema: &mut Schema, definition: TypeDef) -> TypeId {
     id
 }
 
+/// Turns an optional of a list node into the list of the node's elements.
 fn as_list(ty: &mut Type, elements: &[Option<Type>]) {
     if let Type::Optional(target) = ty
         && let Type::Named(id) = &**target

@@ -3,6 +3,10 @@
 //! `emit::methods` turns them into `Method::reply_limits`, by which a client provides Write chunks
 //! for a reply. Their order is that of XDR, because the chunks are matched to items in order (RFC
 //! 8166, section 4.3.2.1). `MAX_REPLY_ITEMS` must equal `oncrpc::MAX_REPLY_ITEMS`.
+//!
+//! It runs after `lists`, without which the search would not end on a list node; after `sizes`,
+//! whose layouts it reads; and after `rename`, because [`Argument`] has the names of fields in
+//! Rust. `items` turns only fields and arms into items.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +25,7 @@ struct Rule<'e> {
     entry: &'e Entry,
     item: Part,
     argument: Part,
+    /// Whether the argument has 64 bits.
     wide: bool,
 }
 
@@ -80,17 +85,17 @@ fn rule<'e>(
     item: &'e Entry,
     argument: &Entry,
 ) -> Option<Rule<'e>> {
-    let (result, from) = (
+    let (result, limit) = (
         entries::part(context, schema, module, item),
         entries::part(context, schema, module, argument),
     );
-    let (result, from) = (result?, from?);
+    let (result, limit) = (result?, limit?);
     if result.ty.item_max().is_none() {
         let what = format!("`{}` is not listed under `ddp`", item.text);
         return entries::invalid(context, item, &what);
     }
-    let is_field = matches!(schema.ty(from.owner).kind, TypeDefKind::Struct(_));
-    let wide = match schema.resolve(&from.ty) {
+    let is_field = matches!(schema.ty(limit.owner).kind, TypeDefKind::Struct(_));
+    let wide = match schema.resolve(&limit.ty) {
         Type::Primitive(Primitive::U32) if is_field => false,
         Type::Primitive(Primitive::U64) if is_field => true,
         _ => {
@@ -104,7 +109,7 @@ fn rule<'e>(
     Some(Rule {
         entry: item,
         item: result,
-        argument: from,
+        argument: limit,
         wide,
     })
 }

@@ -3,7 +3,8 @@
 //! This module decides line breaks, blank lines, indentation and the blanks between tokens; `lines`
 //! aligns and prints. This module reads the kinds of tokens and no syntax tree, so that comments
 //! keep their place. The order of pieces must not change: `super` compares the result with the
-//! input and rejects a difference.
+//! input and rejects a difference. The printed text must lead to the same lines again, because
+//! `super` promises a stable result.
 
 use super::lines::Line;
 use super::pieces::{Piece, PieceKind};
@@ -54,7 +55,7 @@ struct Layout {
     parentheses: usize,
     /// The last two tokens, the last one first.
     previous: [Option<TokenKind>; 2],
-    /// The kind of body that the next brace of the current item opens.
+    /// The kind of body that the next brace of the current item opens; `None` for [`Body::Other`].
     opens: Option<Body>,
     /// Whether the current item is complete, so that the next token begins another one.
     item_ended: bool,
@@ -97,6 +98,7 @@ impl Layout {
         self.previous = [Some(kind), self.previous[0]];
     }
 
+    /// Begins a line for the next item, or for the brace that closes a body.
     fn begin_item(&mut self, piece: &Piece<'_>, closes: bool) {
         self.end_line();
         self.line.blank_before = piece.breaks > 1 && !closes && !self.after_open;
@@ -135,6 +137,7 @@ impl Layout {
         bodies.count().saturating_sub(label)
     }
 
+    /// Moves the current line to the lines, unless it is empty.
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -168,7 +171,8 @@ impl Layout {
         self.line.add_comment(piece);
     }
 
-    /// Adds lines without a change.
+    /// Adds lines for other tools without a change, between lines of the current item if it is not
+    /// complete.
     fn verbatim(&mut self, piece: &Piece<'_>) {
         let continues = !self.item_ended && !self.line.is_empty();
         self.end_line();
