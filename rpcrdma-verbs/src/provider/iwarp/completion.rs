@@ -70,8 +70,11 @@ pub(super) struct Completions {
 
 #[derive(Debug)]
 struct Io {
-    /// Queue pairs whose sockets may be ready, and whether the peer has ended the stream.
-    ready: VecDeque<(u32, bool)>,
+    /// Queue pairs whose sockets may be ready, and whether the peer has ended the stream. Each has
+    /// one turn in the next poll.
+    ready: Vec<(u32, bool)>,
+    /// Those that have their turn, and none between two polls.
+    turn: Vec<(u32, bool)>,
     staging: Box<[u8]>,
     predictor: ReadPredictor,
 }
@@ -132,6 +135,17 @@ const STAGING: usize = 1 << 14;
 /// The maximum sockets that one system call reports.
 pub(super) const EVENTS: usize = 64;
 
+/// Leaves one entry for each queue pair. A peer that sends without a pause would otherwise add one
+/// in each poll.
+fn merge(ready: &mut Vec<(u32, bool)>) {
+    ready.sort_unstable();
+    ready.dedup_by(|later, earlier| {
+        let is_same = later.0 == earlier.0;
+        earlier.1 |= is_same && later.1;
+        is_same
+    });
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -189,7 +203,8 @@ impl Completions {
             added.map_err(system(verb))?;
         }
         let io = Io {
-            ready: VecDeque::new(),
+            ready: Vec::new(),
+            turn: Vec::new(),
             staging: vec![0; STAGING].into(),
             predictor: ReadPredictor::default(),
         };
@@ -273,29 +288,38 @@ impl Completions {
 
     /// Collects the sockets that have become ready.
     fn gather(&self, io: &mut Io) {
+        // A socket is reported once. Only other reasons can add a queue pair again.
+        let mut may_repeat = !io.ready.is_empty();
         for event in ready(&self.epoll, &mut [const { MaybeUninit::uninit() }; EVENTS]) {
             match event.data.u64() {
                 WAKE => {}
-                TIMER => self.expire(&mut io.ready),
+                TIMER => {
+                    self.expire(&mut io.ready);
+                    may_repeat = true;
+                }
                 // Other tokens are numbers of queue pairs.
                 token => {
                     let flags = event.flags;
-                    io.ready.push_back((token as u32, flags.intersects(ENDED)));
+                    io.ready.push((token as u32, flags.intersects(ENDED)));
                 }
             }
         }
         if self.has_marked.swap(false, Ordering::AcqRel) {
             io.ready
                 .extend(lock(&self.marked).drain(..).map(|number| (number, false)));
+            may_repeat = true;
+        }
+        if may_repeat {
+            merge(&mut io.ready);
         }
     }
 
     /// Processes the queue pairs that have waited too long.
-    fn expire(&self, ready: &mut VecDeque<(u32, bool)>) {
+    fn expire(&self, ready: &mut Vec<(u32, bool)>) {
         let mut timers = lock(&self.timers);
         let now = Instant::now();
         while let Some(number) = timers.take_expired(now) {
-            ready.push_back((number, false));
+            ready.push((number, false));
         }
         if let Some(next) = timers.first() {
             set_timer(&self.timer, next.saturating_duration_since(now));
@@ -305,16 +329,14 @@ impl Completions {
     /// Makes progress on the ready queue pairs. Returns true if one has received.
     fn serve(&self, io: &mut Io) -> bool {
         let (mut received, mut are_others) = (None, false);
-        for _ in 0..io.ready.len() {
-            let Some((number, has_ended)) = io.ready.pop_front() else {
-                break;
-            };
+        std::mem::swap(&mut io.ready, &mut io.turn);
+        for (number, has_ended) in io.turn.drain(..) {
             let Some(qp) = self.queue_pair(number) else {
                 continue;
             };
             let progressed = qp.progress(&mut io.staging, has_ended);
             if progressed.goes_on {
-                io.ready.push_back((number, has_ended));
+                io.ready.push((number, has_ended));
             }
             if progressed.has_received {
                 are_others |= received.is_some();
@@ -405,5 +427,47 @@ impl provider::CompletionQueue for IwarpCompletionQueue {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.shared.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// A queue pair whose peer sends faster than it receives. It counts its turns.
+    #[derive(Debug, Default)]
+    struct Busy(AtomicU32);
+
+    impl SocketUser for Busy {
+        fn progress(&self, _: &mut [u8], _: bool) -> ProgressOutcome {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            ProgressOutcome {
+                goes_on: true,
+                has_received: true,
+            }
+        }
+    }
+
+    /// Otherwise each poll of a flooded queue takes longer than the one before.
+    #[test]
+    fn a_busy_queue_pair_has_one_turn_in_each_poll() {
+        let queue = Completions::new(8).unwrap();
+        let busy = Arc::new(Busy::default());
+        let (mut peer, socket) = UnixStream::pair().unwrap();
+        let socket = OwnedFd::from(socket);
+        let user: Weak<dyn SocketUser> = Arc::<Busy>::downgrade(&busy);
+        queue.add(user, 7, &socket).unwrap();
+        for polls in 1..=32 {
+            peer.write_all(b"more").unwrap();
+            queue.mark(7);
+            queue.mark(7);
+            queue.set_timer(7, Duration::ZERO);
+            queue.progress();
+            assert_eq!(busy.0.load(Ordering::Relaxed), polls);
+        }
     }
 }
