@@ -47,8 +47,8 @@ impl SgList {
 /// A connection that waits for a receive of a shared queue. Another waiter may take the receive
 /// first, so that `receive_posted` may find none.
 pub(in crate::provider) trait ReceiveWaiter {
-    /// Continues: there is a receive.
-    fn receive_posted(&self);
+    /// Continues: there is a receive. Returns true if the connection takes it later.
+    fn receive_posted(&self) -> bool;
 }
 
 /// The receive queue of a queue pair: its own or a shared one.
@@ -86,7 +86,7 @@ struct SharedReceiveState<W> {
     posted: VecDeque<PostedReceive>,
     /// Connections with a Send that waits for a receive.
     waiting: VecDeque<Weak<W>>,
-    /// The addresses of those, so that each waits once. The `Weak` keeps its address in use.
+    /// The addresses of those that still wait, so that each waits once. The `Weak` keeps its address in use.
     addresses: HashSet<usize>,
     /// The device's answer to the request to end the queue; `None` before the request.
     ended: Option<bool>,
@@ -125,10 +125,24 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
             receives,
             slices,
         )?;
-        while let Some(waiter) = self.next_waiting() {
-            waiter.receive_posted();
-        }
+        self.notify();
         Ok(())
+    }
+
+    /// Lets as many connections continue as there are receives.
+    fn notify(&self) {
+        let mut promised = 0;
+        while let Some(waiter) = self.next_waiting(promised) {
+            promised += usize::from(waiter.receive_posted());
+        }
+    }
+
+    /// Ends the wait of a connection that takes no more receives. Another one gets the receive that
+    /// it was to take.
+    #[cfg(feature = "iwarp")]
+    pub(in crate::provider) fn give_up(&self, waits: &Weak<W>) {
+        self.lock().addresses.remove(&waits.as_ptr().addr());
+        self.notify();
     }
 
     pub(in crate::provider) fn end_once(&self) -> bool {
@@ -136,14 +150,14 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
         *ended.get_or_insert_with(|| self.domain.end_unless_refused(|| posted.clear()))
     }
 
-    /// Returns a connection with a Send that can continue. The lock is released, because the locks
-    /// of connections come first.
-    fn next_waiting(&self) -> Option<Arc<W>> {
+    /// Returns a connection with a Send that can continue, if there are more receives than
+    /// `promised`. The lock is released, because the locks of connections come first.
+    fn next_waiting(&self, promised: usize) -> Option<Arc<W>> {
         let mut state = self.lock();
-        while !state.posted.is_empty() {
+        while state.posted.len() > promised {
             let waiter = state.waiting.pop_front()?;
-            state.addresses.remove(&waiter.as_ptr().addr());
-            if let Some(waiter) = waiter.upgrade() {
+            let still_waits = state.addresses.remove(&waiter.as_ptr().addr());
+            if let Some(waiter) = waiter.upgrade().filter(|_| still_waits) {
                 return Some(waiter);
             }
         }
@@ -221,8 +235,9 @@ mod tests {
     struct Waiter(AtomicU32);
 
     impl ReceiveWaiter for Waiter {
-        fn receive_posted(&self) {
+        fn receive_posted(&self) -> bool {
             self.0.fetch_add(1, Relaxed);
+            true
         }
     }
 
@@ -244,5 +259,25 @@ mod tests {
             assert_eq!(waiter.0.load(Relaxed), notified);
             assert_eq!(queue.take(None).map(|posted| posted.id), Some(7));
         }
+    }
+
+    /// A receive for one of many connections does not make all of them try.
+    #[test]
+    fn a_receive_notifies_one_waiter() {
+        let queue = SharedQueue::new(Domain::new(1), 4, 1);
+        let waiters: [_; 3] = std::array::from_fn(|_| Arc::new(Waiter::default()));
+        for waiter in &waiters {
+            assert!(queue.take(Some(&Arc::downgrade(waiter))).is_none());
+        }
+        let notified = || waiters.each_ref().map(|waiter| waiter.0.load(Relaxed));
+        let receive = [Receive {
+            id: 7,
+            slices: (0, 0),
+        }];
+        queue.post(&receive, &[]).unwrap();
+        assert_eq!(notified(), [1, 0, 0]);
+        // The first has not taken it yet.
+        queue.post(&receive, &[]).unwrap();
+        assert_eq!(notified().iter().sum::<u32>(), 3);
     }
 }

@@ -126,11 +126,12 @@ impl QpState {
 
     /// Fails the queue pair, and flushes posted requests. The oldest request and the receive of an
     /// arriving message get the given statuses. Shared receives remain.
-    fn fail(&mut self, number: u32, (request, receive): (Status, Status)) {
+    fn fail(&mut self, qp: &Qp, (request, receive): (Status, Status)) {
         // rfc: 5040-6.2.1-b, 5040-7.1-a, 5041-6.2.2-a, 5041-6.2.2-b, 5041-7-a
         if self.phase == QpPhase::Failed {
             return;
         }
+        let number = qp.number;
         self.is_disconnected = self.phase == QpPhase::Ready;
         self.phase = QpPhase::Failed;
         self.sends.flush(number, request, &mut self.completed);
@@ -142,11 +143,11 @@ impl QpState {
                 self.received(number, posted.id, (Status::Flushed, 0));
             }
         }
-        self.close();
+        self.close(&qp.me);
     }
 
     /// Ends the outgoing stream. Data that were sent before still arrive.
-    fn close(&mut self) {
+    fn close(&mut self, me: &Weak<Qp>) {
         // rfc: 5040-6.2.1-c, 5040-6.2.1-d, 5040-7-b, 5041-3-l, 5041-6.2-a, 5041-6.2-b
         // rfc: 5041-6.2.1-a, 5041-6.2.2-d
         // Queued bytes without memory of a request, such as a Terminate, are still sent.
@@ -158,6 +159,9 @@ impl QpState {
             self.flush_copied();
         }
         self.stream = None;
+        if let (Some(_), ReceiveQueue::Shared(shared)) = (self.incoming.stalled, &self.receives) {
+            shared.give_up(me);
+        }
         self.incoming = Incoming::default();
         if let Some(socket) = &self.socket {
             // It fails if the peer has ended the connection.
@@ -304,7 +308,7 @@ impl Qp {
         let mut state = self.lock();
         let was_connecting = state.phase == QpPhase::Connecting;
         state.socket = None;
-        state.fail(self.number, (Status::Flushed, Status::Flushed));
+        state.fail(self, (Status::Flushed, Status::Flushed));
         was_connecting
     }
 
@@ -313,14 +317,14 @@ impl Qp {
         if state.phase == QpPhase::Connecting {
             state.socket = None;
         }
-        state.fail(self.number, (Status::Flushed, Status::Flushed));
+        state.fail(self, (Status::Flushed, Status::Flushed));
     }
 
     /// Ends the queue pair: nothing that it has posted is accessed or reported any more.
     pub(super) fn leave(&self) {
         let mut state = self.lock();
         if state.phase == QpPhase::Ready {
-            state.close();
+            state.close(&self.me);
         }
         state.phase = QpPhase::Failed;
         state.sends.clear();
@@ -418,8 +422,9 @@ impl SocketUser for Qp {
 }
 
 impl ReceiveWaiter for Qp {
-    fn receive_posted(&self) {
+    fn receive_posted(&self) -> bool {
         self.completions.mark(self.number);
+        true
     }
 }
 

@@ -356,8 +356,9 @@ impl Progress for QpPair {
 }
 
 impl ReceiveWaiter for QpPair {
-    fn receive_posted(&self) {
+    fn receive_posted(&self) -> bool {
         self.progress();
+        false
     }
 }
 

@@ -93,7 +93,7 @@ impl Qp {
         if state.phase == QpPhase::Ready && state.has_terminated() {
             while state.unsent() > 0 && self.flush(state) == SendOutcome::All && !state.is_held() {}
         }
-        state.fail(self.number, statuses);
+        state.fail(self, statuses);
     }
 
     /// Frames the next segment, or executes the next request. Returns false if there is nothing to
