@@ -332,9 +332,15 @@ impl<T: AsyncTransport> Nfs4Client<T> {
 }
 
 impl<T> Nfs4Client<T> {
-    /// Returns the name of a new open-owner.
-    pub(super) fn next_owner(&self) -> [u8; 8] {
-        self.opens.fetch_add(1, Relaxed).to_be_bytes()
+    /// Returns the name of a new open-owner. The name contains the session, since other clients may
+    /// use the same client ID.
+    pub(super) fn next_owner(&self) -> [u8; 24] {
+        let number = self.opens.fetch_add(1, Relaxed);
+        let mut owner = [0; 24];
+        let (session, rest) = owner.split_at_mut(16);
+        session.copy_from_slice(&self.session.id());
+        rest.copy_from_slice(&number.to_be_bytes());
+        owner
     }
 
     /// Returns the session.

@@ -132,8 +132,13 @@ fn run(test: impl Future<Output = ()>) {
 impl World {
     /// Returns a client with another client ID, on the same connection.
     async fn another_client(&self) -> Nfs4Client<Channel> {
+        self.client("another", [2; 8]).await
+    }
+
+    /// Returns a client with another session, on the same connection.
+    async fn client(&self, owner: &str, verifier: [u8; 8]) -> Nfs4Client<Channel> {
         let channel = self.nfs.session().stubs().transport().clone();
-        let config = Nfs4Config::new("another", [2; 8]).slots(4);
+        let config = Nfs4Config::new(owner, verifier).slots(4);
         let session = Nfs4Session::new(channel, CallOptions::DEFAULT, &config, &self.callbacks);
         Nfs4Client::new(session.await.unwrap()).await.unwrap()
     }
@@ -271,6 +276,29 @@ fn a_file_without_handle_or_attributes_is_closed_again() {
         let file = open().await.unwrap();
         assert!(file.delegation.is_some());
         nfs.close(&file).await.unwrap();
+        assert_eq!(server.opens(), 0);
+    });
+}
+
+/// RFC 8881, section 18.16.3: a server takes two opens of one owner for one, which the first CLOSE
+/// ends.
+#[test]
+fn opens_of_two_sessions_of_a_client_are_closed_independently() {
+    run(async {
+        let world = Carrier::Loopback.world(4).await;
+        let other = world.client("tester", [1; 8]).await;
+        let (nfs, server) = (&world.nfs, &world.server);
+        assert_eq!(nfs.session().client_id(), other.session().client_id());
+        server.add_file("file", b"content");
+        let open = async |nfs: &Nfs4Client<_>| {
+            let file = nfs.open(nfs.root(), b"file", Nfs4Open::READ).await;
+            file.unwrap()
+        };
+        let (first, second) = (open(nfs).await, open(&other).await);
+        assert_ne!(first.stateid.other, second.stateid.other);
+        nfs.close(&first).await.unwrap();
+        assert_eq!(server.opens(), 1);
+        other.close(&second).await.unwrap();
         assert_eq!(server.opens(), 0);
     });
 }

@@ -62,8 +62,8 @@ struct State {
     changes: HashMap<Vec<u8>, u64>,
     /// Files with a delegation, and their delegations.
     delegations: HashMap<Vec<u8>, (Stateid4, Sessionid4)>,
-    /// The files that are open, by the stateids of the opens.
-    opens: HashMap<[u8; 12], Vec<u8>>,
+    /// The files that are open, with the owners of the opens, by the stateids of the opens.
+    opens: HashMap<[u8; 12], (OpenOwner, Vec<u8>)>,
     next: u64,
     /// How often each non-idempotent operation was executed.
     executed: HashMap<(Sessionid4, u32, u32), u32>,
@@ -75,6 +75,9 @@ struct State {
     recalled_slots: u32,
     trick: Option<Trick>,
 }
+
+/// The client ID and the name of an open-owner.
+type OpenOwner = (u64, Vec<u8>);
 
 struct Session {
     client: u64,
@@ -411,8 +414,9 @@ impl State {
     fn without_session(&mut self, cx: &Context, operation: &Op<'_>) -> (Status, Res) {
         match operation {
             Op::ExchangeId(args) => {
-                let id = self.number();
                 let owner = args.eia_clientowner.co_ownerid.as_bytes().to_vec();
+                let known = self.clients.iter().find(|(_, known)| **known == owner);
+                let id = known.map(|(id, _)| *id).unwrap_or_else(|| self.number());
                 self.clients.insert(id, owner);
                 let ok = ExchangeId4resok {
                     eir_clientid: id,
@@ -558,7 +562,8 @@ impl State {
             Op::Open(args) => self.open(sequence, current, args),
             Op::Close(args) => {
                 let closed = args.open_stateid;
-                if self.opens.get(&closed.other) == Some(current) {
+                let open = self.opens.get(&closed.other);
+                if open.is_some_and(|(_, name)| name == current) {
                     self.opens.remove(&closed.other);
                     return (done.0, Res::Close(Close4res::Ok(closed)));
                 }
@@ -673,8 +678,8 @@ impl State {
             file.clear();
         }
         *current = name.to_vec();
-        let stateid = self.stateid();
-        self.opens.insert(stateid.other, name.to_vec());
+        let owner = (args.owner.clientid, args.owner.owner.as_bytes().to_vec());
+        let stateid = self.opened((owner, name.to_vec()));
         let delegation = self.delegate(sequence.sa_sessionid, name, args.share_access);
         let ok = Open4resok {
             stateid,
@@ -716,6 +721,20 @@ impl State {
             recall: false,
             permissions,
         }))
+    }
+
+    /// Opens a file. Two opens of a file by one owner are one open (RFC 8881, section 18.16.3).
+    fn opened(&mut self, open: (OpenOwner, Vec<u8>)) -> Stateid4 {
+        let known = self.opens.iter().find(|(_, known)| **known == open);
+        let stateid = match known {
+            Some((other, _)) => Stateid4 {
+                seqid: 2,
+                other: *other,
+            },
+            None => self.stateid(),
+        };
+        self.opens.insert(stateid.other, open);
+        stateid
     }
 
     fn stateid(&mut self) -> Stateid4 {
