@@ -264,10 +264,12 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             // 15.1.1.3), or is too busy: the slot is in doubt.
             Err(error) if error.status() == Some(Nfsstat4::Delay) => Err(error),
             // Any other error of SEQUENCE leaves the slot unchanged (RFC 8881, section 18.46.3).
-            Err(error) => {
+            Err(error) if error.status().is_some() => {
                 lease.unused();
                 Err(error)
             }
+            // The reply does not tell what the server has done: the slot is in doubt.
+            Err(error) => Err(error),
         }
     }
 

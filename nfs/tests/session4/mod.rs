@@ -577,6 +577,23 @@ fn contradictory_replies_are_faults() {
     });
 }
 
+/// The server has executed the COMPOUND: with the same number, the next one would get its results.
+#[test]
+fn a_slot_is_in_doubt_after_a_reply_without_sequence() {
+    run(async {
+        let world = Carrier::Tcp.world(1).await;
+        let root = world.nfs.root().clone();
+        for name in ["first", "second"] {
+            world.server.add_file(name, b"");
+        }
+        world.server.play(Trick::NoResults);
+        let error = world.nfs.remove(&root, b"first").await.unwrap_err();
+        assert!(matches!(error, Nfs4Error::Protocol { .. }), "{error}");
+        world.nfs.remove(&root, b"second").await.unwrap();
+        assert_eq!(world.server.file("second"), None);
+    });
+}
+
 #[test]
 fn a_lost_session_is_an_error() {
     run(async {

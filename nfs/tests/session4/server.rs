@@ -41,6 +41,8 @@ pub enum Trick {
     Uncached,
     OtherSlot,
     FewerResults,
+    /// Executes a COMPOUND, and replies with no result and without an error.
+    NoResults,
     OtherResults,
     MoreData,
     /// Executes a COMPOUND, and replies as if its GETFH or GETATTR had failed.
@@ -286,6 +288,7 @@ impl Service for Server {
                 }
             }
             Some(Trick::FewerResults) => drop(reply.resarray.pop()),
+            Some(Trick::NoResults) => reply.resarray.clear(),
             Some(Trick::OtherResults) => {
                 reply.resarray.pop();
                 let status = Status::Ok;
