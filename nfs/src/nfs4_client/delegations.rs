@@ -70,10 +70,12 @@ impl Delegations {
         handle: Handle4,
         written: Option<Nfs4Attributes>,
     ) {
-        // An OPEN may return a write delegation that the client has already.
-        let known = self.get_mut(stateid).and_then(|held| held.file);
+        // An OPEN may return a delegation that the client has already.
+        let known = self.get_mut(stateid);
+        let is_recalled = known.as_ref().is_some_and(|held| held.is_recalled);
+        let known_file = known.and_then(|held| held.file);
         let file = written.map(|found| {
-            known.unwrap_or(HeldFile {
+            known_file.unwrap_or(HeldFile {
                 change: found.change,
                 size: found.size,
                 is_modified: false,
@@ -85,7 +87,7 @@ impl Delegations {
         }
         let delegated = Delegated {
             handle,
-            is_recalled: false,
+            is_recalled,
             file,
         };
         self.held.insert(stateid.other, delegated);
@@ -212,4 +214,20 @@ fn keeps_handle(operation: &Op<'_>) -> bool {
             | Op::Verify(_)
             | Op::Write(_)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recalled_delegation_that_is_returned_again_stays_recalled() {
+        let (mut delegations, other) = (Delegations::default(), [1; 12]);
+        let stateid = Stateid4 { seqid: 1, other };
+        let handle = Handle4::new(b"file".to_vec()).unwrap();
+        delegations.add(&stateid, handle.clone(), None);
+        delegations.get_mut(&stateid).unwrap().is_recalled = true;
+        delegations.add(&stateid, handle, None);
+        assert!(delegations.get_mut(&stateid).unwrap().is_recalled);
+    }
 }
