@@ -52,7 +52,7 @@ pub enum Nfs4Fault {
     Attributes,
     /// The new session has no slots, or its messages are too small for a call.
     Limits,
-    /// The server does not bind the connection to the back channel.
+    /// The server binds the connection to other channels than the client wants.
     Direction,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Nfs4Fault {
             Self::Stability => "the server wrote less stably than requested",
             Self::Attributes => "the attributes were not requested or are malformed",
             Self::Limits => "the session is too small for a call",
-            Self::Direction => "the server binds the connection to another channel",
+            Self::Direction => "the server binds the connection to other channels",
         })
     }
 }

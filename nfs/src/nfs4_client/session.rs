@@ -91,10 +91,9 @@ const ATTEMPTS: u32 = 4;
 
 impl<T: AsyncTransport> Nfs4Session<T> {
     /// Creates a client id and a session (EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE). The
-    /// connection of the transport becomes its fore channel and its back channel.
-    ///
-    /// If the transport offers services, they include the [service](Nfs4Callbacks::router) of the
-    /// callbacks.
+    /// connection of the transport becomes its fore channel, and its back channel if a
+    /// [router](Nfs4Callbacks::router) of the callbacks exists, which the transport then offers.
+    /// Without a back channel, servers grant no delegations.
     ///
     /// # Errors
     /// Fails as these operations do.
@@ -106,7 +105,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     ) -> Result<Self, Nfs4Error> {
         let stubs = Stubs::new(transport).with_options(options.clone());
         let known = exchange_id(&stubs, config).await?;
-        let created = create_session(&stubs, config, &known).await?;
+        let created = create_session(&stubs, config, &known, callbacks).await?;
         let limits = granted(&created, config)?;
         let slots = Arc::new(SlotTable::new(limits.slots));
         let (id, client) = (created.csr_sessionid, known.eir_clientid);
@@ -316,23 +315,28 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         }
     }
 
-    /// Binds the connection to both channels of the session (BIND_CONN_TO_SESSION, the only
-    /// operation of its COMPOUND).
+    /// Binds the connection to the channels of the session (BIND_CONN_TO_SESSION, the only
+    /// operation of its COMPOUND): to both, or to the fore channel if the callbacks have no router.
     ///
     /// # Errors
-    /// Fails as BIND_CONN_TO_SESSION does, and if the server binds the connection only to the fore
-    /// channel.
+    /// Fails as BIND_CONN_TO_SESSION does, and if the server binds the connection to other
+    /// channels.
     pub async fn bind(&self) -> Result<(), Nfs4Error> {
         let binding = self.binding.lock().await;
         self.bind_with(&binding).await
     }
 
     async fn bind_with(&self, _: &MutexGuard<'_, ()>) -> Result<(), Nfs4Error> {
+        use {ChannelDirFromClient4 as Wanted, ChannelDirFromServer4 as Bound};
         // A SEQUENCE may have bound the connection to the fore channel already; with `BackOrBoth`
         // Linux refuses that.
+        let (wanted, bound) = match self.callbacks.is_served() {
+            true => (Wanted::ForeOrBoth, Bound::Both),
+            false => (Wanted::Fore, Bound::Fore),
+        };
         let args = NfsArgop4::BindConnToSession(BindConnToSession4args {
             bctsa_sessid: self.id,
-            bctsa_dir: ChannelDirFromClient4::ForeOrBoth,
+            bctsa_dir: wanted,
             bctsa_use_conn_in_rdma_mode: false,
         });
         let mut results = alone(&self.stubs, self.minor_version, args).await?;
@@ -342,9 +346,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             owned::NfsResop4::BindConnToSession(result) => *result
         )?;
         match result {
-            crate::nfs4::BindConnToSession4res::Ok(ok)
-                if ok.bctsr_dir == ChannelDirFromServer4::Both =>
-            {
+            crate::nfs4::BindConnToSession4res::Ok(ok) if ok.bctsr_dir == bound => {
                 self.binds.fetch_add(1, Relaxed);
                 Ok(())
             }
@@ -532,7 +534,13 @@ async fn create_session<T: AsyncTransport>(
     stubs: &Stubs<T>,
     config: &Nfs4Config,
     known: &owned::ExchangeId4resok,
+    callbacks: &Nfs4Callbacks,
 ) -> Result<owned::CreateSession4resok, Nfs4Error> {
+    // A server whose recalls nobody answers must not grant delegations.
+    let csa_flags = match callbacks.is_served() {
+        true => CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+        false => 0,
+    };
     let channel = |size, cached, operations, requests| ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: size,
@@ -547,7 +555,7 @@ async fn create_session<T: AsyncTransport>(
     let operation = NfsArgop4::CreateSession(CreateSession4args {
         csa_clientid: known.eir_clientid,
         csa_sequence: known.eir_sequenceid,
-        csa_flags: CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+        csa_flags,
         csa_fore_chan_attrs: channel(fore, OVERHEAD, 64, config.slots),
         csa_back_chan_attrs: channel(BACK_MESSAGE, BACK_MESSAGE, BACK_OPERATIONS, BACK_SLOTS),
         csa_cb_program: CALLBACK_PROGRAM,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use oncrpc::{CallOptions, Channel, Router, loopback_with_services, tcp};
+use oncrpc::{CallOptions, Channel, Router, loopback, loopback_with_services, tcp};
 use rpcrdma_nfs::nfs4::nfs4_program::nfs_v4;
 use rpcrdma_nfs::nfs4::owned::{CbSequence4res, NfsCbResop4};
 use rpcrdma_nfs::nfs4::{Nfsstat4, ReferringCall4, Stateid4};
@@ -300,6 +300,26 @@ fn opens_of_two_sessions_of_a_client_are_closed_independently() {
         assert_eq!(server.opens(), 1);
         other.close(&second).await.unwrap();
         assert_eq!(server.opens(), 0);
+    });
+}
+
+/// Without its service, the server must not be asked to call back: it would grant delegations that
+/// it cannot recall.
+#[test]
+fn a_session_without_a_callback_service_has_no_back_channel() {
+    run(async {
+        let server = Server::default();
+        let services = Router::new().add_service(nfs_v4::serve(server.clone()));
+        let (channel, runner) = loopback(services);
+        tokio::spawn(runner);
+        let config = Nfs4Config::new("tester", [1; 8]);
+        let callbacks = Nfs4Callbacks::new();
+        let session = Nfs4Session::new(channel, CallOptions::DEFAULT, &config, &callbacks);
+        let session = session.await.unwrap();
+        assert!(!server.calls_back());
+        session.bind().await.unwrap();
+        assert_eq!((server.calls_back(), session.binds()), (false, 1));
+        session.renew().await.unwrap();
     });
 }
 

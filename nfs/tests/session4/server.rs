@@ -17,10 +17,11 @@ use rpcrdma_nfs::nfs4::owned::{
     ServerOwner4, Setattr4res, StateProtect4R,
 };
 use rpcrdma_nfs::nfs4::{
-    self, BindConnToSession4res, BindConnToSession4resok, CbCompound4args, CbRecall4args,
-    CbSequence4args, ChangeInfo4, ChannelDirFromServer4, Close4res, Compound4args, Createhow4,
-    Delegreturn4res, DestroyClientid4res, DestroySession4res, FATTR4_CHANGE, FATTR4_SIZE,
-    FATTR4_TYPE, Lookup4res, NfsArgop4 as Op, NfsCbArgop4, NfsSpaceLimit4, Nfsstat4 as Status,
+    self, BindConnToSession4res, BindConnToSession4resok, CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+    CbCompound4args, CbRecall4args, CbSequence4args, ChangeInfo4, ChannelDirFromClient4,
+    ChannelDirFromServer4, Close4res, Compound4args, Createhow4, Delegreturn4res,
+    DestroyClientid4res, DestroySession4res, FATTR4_CHANGE, FATTR4_SIZE, FATTR4_TYPE, Lookup4res,
+    NfsArgop4 as Op, NfsCbArgop4, NfsSpaceLimit4, Nfsstat4 as Status,
     OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
     OPEN4_SHARE_ACCESS_WRITE, OpenClaim4, Openflag4, Putfh4res, Putrootfh4res, ReclaimComplete4res,
     ReferringCallList4, Remove4res, Remove4resok, SEQ4_STATUS_CB_PATH_DOWN, Sequence4args,
@@ -200,6 +201,12 @@ impl Server {
             minor_version: 1,
             has_sequence: true,
         }
+    }
+
+    /// Returns true if a connection is bound to the back channel of a session.
+    pub fn calls_back(&self) -> bool {
+        let state = self.state();
+        state.sessions.values().any(|known| known.back.is_some())
     }
 
     /// Returns the connection that is bound to the back channel.
@@ -444,7 +451,8 @@ impl State {
                 let session = Session {
                     client: args.csa_clientid,
                     slots: vec![Slot::default(); SLOTS as usize],
-                    back: Some((cx.connection(), cx.caller())),
+                    back: (args.csa_flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0)
+                        .then(|| (cx.connection(), cx.caller())),
                     back_sequence: 0,
                 };
                 self.sessions.insert(id, session);
@@ -473,10 +481,16 @@ impl State {
                 let result = match self.sessions.get_mut(&args.bctsa_sessid) {
                     None => BindConnToSession4res::Default(Status::Badsession),
                     Some(session) => {
-                        session.back = Some((cx.connection(), cx.caller()));
+                        let bctsr_dir = match args.bctsa_dir {
+                            ChannelDirFromClient4::Fore => ChannelDirFromServer4::Fore,
+                            _ => {
+                                session.back = Some((cx.connection(), cx.caller()));
+                                ChannelDirFromServer4::Both
+                            }
+                        };
                         BindConnToSession4res::Ok(BindConnToSession4resok {
                             bctsr_sessid: args.bctsa_sessid,
-                            bctsr_dir: ChannelDirFromServer4::Both,
+                            bctsr_dir,
                             bctsr_use_conn_in_rdma_mode: false,
                         })
                     }
