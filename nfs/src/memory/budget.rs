@@ -1,7 +1,11 @@
 //! The memory limit of a file system.
 //!
 //! `tree` counts objects, `naming` counts names, and `data` counts pages. Each must give back what
-//! it took, or the free space shrinks. `used` never exceeds `limit`, on which `free` relies.
+//! it took, or the free space shrinks. `used` never exceeds `limit`, on which `free` relies. Their
+//! hash tables must `shrink`, since removed entries no longer count.
+
+use std::collections::HashMap;
+use std::hash::Hash;
 
 use crate::nfs3::Nfsstat3;
 
@@ -10,6 +14,19 @@ use crate::nfs3::Nfsstat3;
 pub(super) struct Budget {
     used: u64,
     limit: u64,
+}
+
+/// The entries below which a hash table does not shrink further.
+const MIN_ENTRIES: usize = 16;
+
+/// Frees the memory of a hash table that has lost most of its entries, which it would keep for
+/// later ones.
+pub(super) fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    // A table shrinks only after it has lost three quarters of its entries: the time of a removal
+    // stays constant on average.
+    if table.capacity() / 4 > table.len().max(MIN_ENTRIES) {
+        table.shrink_to_fit();
+    }
 }
 
 impl Budget {

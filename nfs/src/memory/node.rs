@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use oncrpc::xdr::SharedBytes;
 
+use super::budget::shrink;
 use super::data::Data;
 use crate::caller::Caller;
 use crate::nfs3::{Fattr3, Ftype3, Nfsstat3, Nfstime3, Specdata3};
@@ -95,6 +96,7 @@ impl Directory {
     pub(super) fn remove(&mut self, name: &[u8]) {
         if let Some(cookie) = self.by_name.remove(name) {
             self.by_cookie.remove(&cookie);
+            shrink(&mut self.by_name);
         }
     }
 
@@ -197,5 +199,20 @@ impl Node {
             return Ok(());
         }
         Err(Nfsstat3::Acces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_names_free_their_memory() {
+        let mut directory = Directory::new(1);
+        let names = || (0..10_000_u64).map(|number| (number.to_be_bytes(), number));
+        names().for_each(|(name, id)| directory.insert(&name, id));
+        names().for_each(|(name, _)| directory.remove(&name));
+        let capacity = directory.by_name.capacity();
+        assert!(capacity < 1000, "{capacity}");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::budget::Budget;
+use super::budget::{Budget, shrink};
 use super::node::{Content, Directory, Node};
 use crate::file_system::FsResult;
 use crate::handle::{FileHandle, Object};
@@ -170,6 +170,7 @@ impl Tree {
     pub(super) fn forget(&mut self, id: u64) {
         if let Some(node) = self.nodes.remove(&id) {
             self.budget.give_back(cost(&node));
+            shrink(&mut self.nodes);
         }
     }
 
@@ -197,4 +198,25 @@ fn cost(node: &Node) -> u64 {
             Content::Symlink(path) => path.len() as u64,
             Content::Directory(_) | Content::Special(..) => 0,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caller::{Anonymous, Caller};
+
+    #[test]
+    fn removed_objects_free_their_memory() {
+        let mut tree = Tree::new(1 << 30, 1);
+        let root = Caller::from(Anonymous { uid: 0, gid: 0 });
+        let mut add = |_| {
+            let content = Content::Directory(Directory::new(ROOT));
+            let node = tree.new_node(&root, ROOT, None, 0o700, content).unwrap();
+            tree.add(node).unwrap()
+        };
+        let added: Vec<u64> = (0..10_000).map(&mut add).collect();
+        added.into_iter().for_each(|id| tree.forget(id));
+        let capacity = tree.nodes.capacity();
+        assert!(capacity < 1000, "{capacity}");
+    }
 }
