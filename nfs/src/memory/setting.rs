@@ -11,7 +11,13 @@ use crate::sattr::{Changes, NewTime};
 
 /// The maximum bytes of a file.
 pub(super) const MAX_SIZE: u64 = 1 << 40;
+
 impl Changes {
+    /// Returns true if the changes need write permission of a caller who is not the owner.
+    fn needs_write(&self) -> bool {
+        self.size.is_some() || self.atime.is_some() || self.mtime.is_some()
+    }
+
     /// Checks that a caller may make the changes.
     fn check(&self, caller: &Caller, node: &Node) -> FsResult<()> {
         let is_owner = node.is_owner(caller);
@@ -25,8 +31,7 @@ impl Changes {
         if self.needs_owner() && !is_owner {
             return Err(Nfsstat3::Perm);
         }
-        let touches = self.size.is_some() || self.atime.is_some() || self.mtime.is_some();
-        if touches && !is_owner {
+        if self.needs_write() && !is_owner {
             node.check(caller, WRITE)?;
         }
         self.check_values(node)
@@ -47,7 +52,8 @@ impl Changes {
             NewTime::Server => now,
             NewTime::Client(time) => time,
         };
-        if (self.uid.is_some() || self.gid.is_some()) && !caller.is_root() {
+        // As Linux does, also for user 0: a file with these bits must not run as its new owner.
+        if (self.uid.is_some() || self.gid.is_some()) && !node.is_directory() {
             node.mode &= !(SET_UID | SET_GID);
         }
         node.mode = self.mode.unwrap_or(node.mode);
@@ -80,6 +86,10 @@ impl Tree {
             return Err(Nfsstat3::NotSync);
         }
         changes.check(caller, node)?;
+        // Without a change, there is no permission to change the ctime either.
+        if !changes.needs_owner() && !changes.needs_write() {
+            return Ok(());
+        }
         if let (Content::File(data, _), Some(size)) = (&mut node.content, changes.size) {
             data.set_size(size, budget);
         }

@@ -182,6 +182,47 @@ fn only_the_owner_sets_attributes() {
     });
 }
 
+/// Any user may send it, so it must not change the ctime.
+#[test]
+fn a_setattr_of_nothing_changes_nothing() {
+    each_transport(open, async |world| {
+        let file = world.file(&world.root, "file", 0o600).await;
+        let before = world.attributes(&file).await.unwrap();
+        let result = setattr(world, &file, 6, Sattr3::UNSET).await;
+        assert_eq!(result.status(), Nfsstat3::Ok);
+        assert_eq!(world.attributes(&file).await.unwrap(), before);
+    });
+}
+
+/// Otherwise a user's file with the set-user-ID bit would run as user 0 once that owns it. New
+/// files in a directory with the set-group-ID bit inherit its group, whichever group that is.
+#[test]
+fn set_id_bits_of_a_file_end_with_its_owner() {
+    each_transport(open, async |world| {
+        let owned = |uid, gid| Sattr3 {
+            uid: SetUid3::True(uid),
+            gid: SetGid3::True(gid),
+            ..Sattr3::UNSET
+        };
+        let dir = world.dir(&world.root, "dir", 0o755).await;
+        let file = world.file(&world.root, "file", 0o755).await;
+        setattr(world, &dir, 0, owned(5, 0)).await;
+        setattr(world, &dir, 0, mode(0o2775)).await;
+        setattr(world, &file, 0, owned(5, 5)).await;
+        setattr(world, &file, 0, mode(0o6755)).await;
+        setattr(world, &file, 0, owned(0, 0)).await;
+        let joins = Sattr3 {
+            uid: SetUid3::False,
+            ..owned(0, 5)
+        };
+        assert_eq!(setattr(world, &dir, 5, joins).await.status(), Nfsstat3::Ok);
+        let file = world.attributes(&file).await.unwrap();
+        assert_eq!((file.mode, file.uid, file.gid), (0o755, 0, 0));
+        let dir = world.attributes(&dir).await.unwrap();
+        assert_eq!((dir.mode, dir.uid, dir.gid), (0o2775, 5, 5));
+    });
+}
+
 #[test]
 fn unsupported_values_are_invalid() {
     each_transport(open, async |world| {
