@@ -44,7 +44,7 @@ impl<F> Clone for MountService<F> {
 /// Returns the name of a caller's host: its address, its AUTH_SYS name, or its transport.
 fn host(cx: &Context) -> String {
     match (cx.peer().address, cx.credentials()) {
-        (Some(address), _) => address.ip().to_string(),
+        (Some(address), _) => address.ip().to_canonical().to_string(),
         (None, Credentials::Sys(user)) => user.machine.clone(),
         (None, _) => cx.peer().transport.to_owned(),
     }

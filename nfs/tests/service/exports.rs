@@ -1,6 +1,6 @@
 //! Several exports of one server: a call finds its export by path, handle and client.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,14 +33,18 @@ fn network(text: &str) -> Network {
 
 /// Runs a test with clients at 127.0.0.1, and a server of these exports.
 fn serve<F: FileSystem>(exports: ExportTable<F>, test: impl AsyncFn(&World)) {
+    serve_at([127, 0, 0, 1].into(), exports, test);
+}
+
+fn serve_at<F: FileSystem>(at: IpAddr, exports: ExportTable<F>, test: impl AsyncFn(&World)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let run = async {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = Server::bind(any, router(exports)).await.unwrap();
-        let address = server.local_addr().unwrap().to_string();
+        let server = Server::bind(SocketAddr::from((at, 0)), router(exports));
+        let server = server.await.unwrap();
+        let address = format!("127.0.0.1:{}", server.local_addr().unwrap().port());
         tokio::spawn(server.run());
         let channel: Channel = connect(&address).await.unwrap();
         let options = CallOptions::DEFAULT.credentials(AuthSys::new("tester"));
@@ -76,6 +80,18 @@ fn the_longest_matching_export_path_is_selected() {
         assert_eq!(at("/srv/inner/dir").await, Ok(dir));
         assert_eq!(at("/srv/dir").await, Err(Mountstat3::Noent));
         assert_eq!(at("/").await, Err(Mountstat3::Noent));
+    });
+}
+
+/// A socket for both versions of IP returns IPv4-mapped addresses: another socket of the server may
+/// remove the entry, and `showmount` prints the address.
+#[test]
+fn an_ipv4_client_is_listed_by_its_ipv4_address() {
+    let any = IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED);
+    serve_at(any, export(memory(), "/").into(), async |world| {
+        mnt(world, "/").await.unwrap();
+        let list = world.mount.dump().await.unwrap();
+        assert_eq!(list[0].hostname.as_bytes(), b"127.0.0.1");
     });
 }
 
