@@ -49,7 +49,7 @@ pub enum ProtocolFault {
     NoLimit,
     /// A directory returns no entries and no end, or repeats a cookie.
     Cookies,
-    /// A directory returns an invalid name: empty, or with `/` or NUL.
+    /// A directory returns an invalid name: empty, longer than 255 bytes, or with `/` or NUL.
     Name,
     /// The write verifier changes each time that the client writes the bytes again.
     Verifier,
