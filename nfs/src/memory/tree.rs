@@ -204,6 +204,8 @@ fn cost(node: &Node) -> u64 {
 mod tests {
     use super::*;
     use crate::caller::{Anonymous, Caller};
+    use crate::name::Name;
+    use crate::nfs3::{Createhow3, Sattr3, SetSize3};
 
     #[test]
     fn removed_objects_free_their_memory() {
@@ -218,5 +220,82 @@ mod tests {
         added.into_iter().for_each(|id| tree.forget(id));
         let capacity = tree.nodes.capacity();
         assert!(capacity < 1000, "{capacity}");
+    }
+
+    /// Checks the budget and the numbers of links by the objects and names that exist.
+    fn check(tree: &Tree) {
+        let mut used = 0;
+        let mut links = HashMap::<u64, u32>::new();
+        for (id, node) in &tree.nodes {
+            // The root takes nothing from the budget.
+            used += if *id == ROOT { 0 } else { cost(node) };
+            let Ok(directory) = node.directory() else {
+                continue;
+            };
+            for linked in [*id, directory.parent] {
+                *links.entry(linked).or_default() += 1;
+            }
+            for (_, name, child) in directory.after(0) {
+                used += name_cost(name);
+                *links.entry(child).or_default() += 1;
+                let child = tree.node(child).unwrap().directory();
+                assert!(child.is_ok_and(|child| child.parent == *id) || child.is_err());
+            }
+        }
+        let expected = tree.nodes.iter().map(|(id, node)| (*id, node.nlink));
+        assert_eq!(links, expected.collect());
+        assert_eq!(used, tree.budget.limit() - tree.budget.free());
+    }
+
+    #[test]
+    fn the_budget_and_the_links_are_those_of_the_names() {
+        let root = Caller::from(Anonymous { uid: 0, gid: 0 });
+        let mut tree = Tree::new(12_000, 1);
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005);
+            state = state.wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        let (mut succeeded, mut full) = ([0; 7], 0);
+        for _ in 0..20_000 {
+            let mut ids: Vec<u64> = tree.nodes.keys().copied().collect();
+            ids.sort_unstable();
+            let mut id = || ids[random(ids.len())];
+            let (object, from, to) = (id(), id(), id());
+            let [old, new] = [(); 2].map(|()| [b'a' + u8::try_from(random(3)).unwrap()]);
+            let [old, new] = [&old, &new].map(|name| Name::new(name).unwrap());
+            let size = Sattr3 {
+                size: SetSize3::True(random(700) as u64),
+                ..Sattr3::UNSET
+            };
+            let operation = random(succeeded.len());
+            let result = match operation {
+                0 => tree.make_dir(&root, from, old, &Sattr3::UNSET).map(drop),
+                1 => {
+                    let how = Createhow3::Unchecked(size);
+                    tree.create(&root, from, old, &how).map(drop)
+                }
+                2 => tree.remove(&root, from, old),
+                3 => tree.remove_dir(&root, from, old),
+                4 => tree.rename(&root, (from, old), (to, new)),
+                5 => tree.link(&root, object, from, old),
+                _ => {
+                    let (node, budget) = tree.node_and_budget(object).unwrap();
+                    match &mut node.content {
+                        Content::File(data, _) => {
+                            let bytes = vec![1; random(700)];
+                            data.write(random(700) as u64, &bytes, budget).map(drop)
+                        }
+                        _ => Err(Nfsstat3::Inval),
+                    }
+                }
+            };
+            succeeded[operation] += u32::from(result.is_ok());
+            full += u32::from(result == Err(Nfsstat3::Nospc));
+            check(&tree);
+        }
+        assert!(succeeded.iter().all(|count| *count > 100), "{succeeded:?}");
+        assert!(full > 100, "{full}");
     }
 }
