@@ -6,6 +6,7 @@ mod boxed;
 mod callback;
 mod callback_local;
 mod callback_tcp;
+mod calls;
 mod catalog;
 mod control;
 mod errors;

@@ -20,6 +20,7 @@ fn the_tutorial_shows_compiled_files() {
         include_str!("../examples/callback.rs"),
         include_str!("../examples/driver_mode.rs"),
         include_str!("../examples/service_per_thread.rs"),
+        include_str!("calls.rs"),
         include_str!("catalog.rs"),
     ];
     let mut count = 0;
@@ -35,7 +36,7 @@ fn the_tutorial_shows_compiled_files() {
         );
         count += 1;
     }
-    assert_eq!(count, 11);
+    assert_eq!(count, 14);
 }
 
 /// Lines without blank ones and comments.
