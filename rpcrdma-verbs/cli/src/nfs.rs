@@ -55,10 +55,22 @@ impl Options {
         let done = runtime.block_on(async {
             match self.what {
                 Action::Serve(serve) => serve.run().await.map(|()| true),
-                Action::Ls(list) => list.access.explain(list.run().await),
-                Action::Cat(cat) => cat.access.explain(cat.run().await).map(|()| true),
-                Action::Cp(copy) => copy.access.explain(copy.run().await).map(|()| true),
-                Action::Bench(bench) => bench.access.explain(bench.run().await).map(|()| true),
+                Action::Ls(list) => {
+                    let done = list.run().await;
+                    list.access.explain(Some(&list.what), done)
+                }
+                Action::Cat(cat) => {
+                    let done = cat.run().await.map(|()| true);
+                    cat.access.explain(Some(&cat.file), done)
+                }
+                Action::Cp(copy) => {
+                    let done = copy.run().await.map(|()| true);
+                    copy.access.explain(copy.remote().as_ref(), done)
+                }
+                Action::Bench(bench) => {
+                    let done = bench.run().await.map(|()| true);
+                    bench.access.explain(Some(&bench.dir), done)
+                }
             }
         });
         // The process does not wait for a server that does not drain.

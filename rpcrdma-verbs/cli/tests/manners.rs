@@ -198,7 +198,7 @@ fn an_interrupt_ends_ping_with_its_summary() {
     };
     assert!(latency.contains(" at the median, "), "{latency}");
     assert!(
-        summary.contains(" 0 failed; 1 connections, 0 times none"),
+        summary.contains(" 0 failed; 1 connections, 0 lost or failed"),
         "{summary}"
     );
 }
@@ -289,6 +289,30 @@ fn an_interrupt_ends_ping_without_a_server() {
         summary.starts_with("1 calls: 0 answered, 0 failed; 0 connections, "),
         "{summary}"
     );
+}
+
+#[test]
+fn serve_names_an_address_that_the_host_does_not_have() {
+    let output = rpcrdma(&["serve", "--device", "iwarp", "--bind", "192.0.2.1:20049"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let expected = "no interface of this host has 192.0.2.1\n";
+    assert!(errors.ends_with(expected), "{errors}");
+}
+
+#[test]
+fn ping_prints_a_reason_once() {
+    let server = free_address().to_string();
+    let ping = ["ping", "--connect", &server, "--timeout", "2s", "--count"];
+    let output = rpcrdma(&[&ping[..], &["1"]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let reasons = text
+        .lines()
+        .filter(|line| line.starts_with("no connection: "));
+    assert_eq!(reasons.count(), 1, "{text}");
+    // It tried several times.
+    let attempts = text.split("; 0 connections, ").nth(1).unwrap();
+    let attempts = attempts.trim_end().strip_suffix(" lost or failed").unwrap();
+    assert!(attempts.parse::<u32>().unwrap() > 1, "{text}");
 }
 
 #[test]

@@ -567,7 +567,10 @@ fn a_failed_benchmark_removes_its_directory() {
     let options = ["127.0.0.1:/data", "--size=64K"];
     let failed = client(&server, "bench", &options);
     let errors = String::from_utf8(failed.stderr).unwrap();
-    assert_eq!(errors, "rpcrdma: NFSPROC3_WRITE: NFS3ERR_NOSPC\n");
+    assert_eq!(
+        errors,
+        "rpcrdma: 127.0.0.1:/data: NFSPROC3_WRITE: NFS3ERR_NOSPC\n"
+    );
     assert_eq!(failed.status.code(), Some(1));
     assert!(output_of(&server, "ls", &["127.0.0.1:/data"]).is_empty());
 }
@@ -660,8 +663,8 @@ fn a_squashed_root_gets_a_hint() {
     let errors = String::from_utf8(copied.stderr).unwrap();
     assert_eq!(
         errors,
-        "rpcrdma: NFSPROC3_CREATE: NFS3ERR_ACCES (servers usually treat user 0 as nobody: name \
-         another user by --uid)\n"
+        "rpcrdma: 127.0.0.1:/data/a: NFSPROC3_CREATE: NFS3ERR_ACCES (servers usually treat user 0 \
+         as nobody: name another user by --uid)\n"
     );
 }
 
@@ -674,9 +677,17 @@ fn client_errors_are_specific() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(refused("ls", &["data"]).contains("data is not like server:/path"));
-    assert!(refused("ls", &["127.0.0.1:/none"]).contains("MNT3ERR_NOENT"));
-    assert!(refused("cat", &["127.0.0.1:/data/none"]).contains("NFS3ERR_NOENT"));
-    assert!(refused("cat", &["127.0.0.1:/data"]).contains("NFSPROC3_READ"));
+    assert_eq!(
+        refused("ls", &["127.0.0.1:/none"]),
+        "rpcrdma: 127.0.0.1:/none: MOUNTPROC3_MNT: MNT3ERR_NOENT\n"
+    );
+    assert_eq!(
+        refused("cat", &["127.0.0.1:/data/none"]),
+        "rpcrdma: 127.0.0.1:/data/none: NFSPROC3_LOOKUP: NFS3ERR_NOENT\n"
+    );
+    assert!(refused("cat", &["127.0.0.1:/data"]).contains("127.0.0.1:/data: NFSPROC3_READ"));
+    assert!(refused("ls", &["127.0.0.1:7:/data"]).contains("name it by --tcp=7 or --rdma=7"));
+    assert!(refused("cp", &["/none", "127.0.0.1:7:/data"]).contains("name it by --tcp=7"));
     assert!(refused("cp", &["a", "b"]).contains("server:/path"));
     assert!(refused("cp", &["/none", "127.0.0.1:/data/a"]).contains("/none: No such file"));
     assert!(refused("cp", &["/usr", "127.0.0.1:/data/a"]).contains("/usr: is a directory"));

@@ -41,7 +41,15 @@ pub(super) struct Copy {
 const WINDOW: usize = 4 << 20;
 
 impl Copy {
+    /// Returns the end of the copy that is of a server.
+    pub(super) fn remote(&self) -> Option<Remote> {
+        Remote::new(&self.from).or_else(|| Remote::new(&self.to))
+    }
+
     pub(super) async fn run(&self) -> Result<(), AnyError> {
+        if let Some(remote) = self.remote() {
+            remote.check_host().map_err(UsageError)?;
+        }
         let bytes = match (Remote::new(&self.from), Remote::new(&self.to)) {
             (Some(from), None) => self.get(&from, Path::new(&self.to)).await?,
             (None, Some(to)) => self.put(Path::new(&self.from), &to).await?,

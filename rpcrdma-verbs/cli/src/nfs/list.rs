@@ -16,7 +16,7 @@ pub(super) struct List {
     pub(super) access: Access,
     /// Directory or file of a server: server:/path.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
-    what: Remote,
+    pub(super) what: Remote,
     /// Print a line of JSON for each entry. In names that are not UTF-8, U+FFFD replaces invalid
     /// bytes.
     #[arg(long)]
@@ -144,7 +144,7 @@ pub(super) struct Cat {
     pub(super) access: Access,
     /// File of a server: server:/path.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
-    file: Remote,
+    pub(super) file: Remote,
 }
 
 impl Cat {

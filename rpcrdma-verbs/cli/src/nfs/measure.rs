@@ -32,7 +32,7 @@ pub(super) struct Bench {
     pub(super) access: Access,
     /// Directory of a server, in which a temporary directory is created.
     #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
-    dir: Remote,
+    pub(super) dir: Remote,
     /// Time for each operation; `remove` makes as many calls as `create`.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     duration: Duration,

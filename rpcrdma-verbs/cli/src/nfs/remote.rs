@@ -6,6 +6,7 @@
 //! subcommand must not convert a `ClientError` to text.
 
 use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use oncrpc::{AuthSys, CallOptions, Channel, tcp};
@@ -91,7 +92,19 @@ impl Remote {
 
     /// Parses an argument.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        Self::new(text).ok_or_else(|| format!("{text} is not like server:/path"))
+        let remote = Self::new(text).ok_or_else(|| format!("{text} is not like server:/path"))?;
+        remote.check_host()?;
+        Ok(remote)
+    }
+
+    /// Rejects a port in the host: each protocol has its own.
+    pub(super) fn check_host(&self) -> Result<(), String> {
+        match self.host.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') && port.parse::<u16>().is_ok() => Err(
+                format!("{self} has a port: name it by --tcp={port} or --rdma={port}"),
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the path of the parent and the name in it, or `None` for the root.
@@ -104,6 +117,12 @@ impl Remote {
     /// Returns the last name of the path, if it has one.
     pub(super) fn name(&self) -> Option<&str> {
         Some(self.split()?.1)
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.path)
     }
 }
 
@@ -128,16 +147,24 @@ impl Access {
         }
     }
 
-    /// Adds a hint to the error of a server that refuses user 0.
-    pub(super) fn explain<T>(&self, done: Result<T, AnyError>) -> Result<T, AnyError> {
+    /// Adds the object to the error of a server, and a hint if it refuses user 0. The error of a
+    /// call without a reply names the server itself.
+    pub(super) fn explain<T>(
+        &self,
+        remote: Option<&Remote>,
+        done: Result<T, AnyError>,
+    ) -> Result<T, AnyError> {
         let is_root = self.uid.unwrap_or_else(|| getuid().as_raw()) == 0;
-        done.map_err(|error| match error.downcast_ref::<ClientError>() {
-            Some(refused) if is_root && is_permission(refused) => {
-                let hint = "servers usually treat user 0 as nobody: name another user by --uid";
-                format!("{refused} ({hint})").into()
-            }
-            _ => error,
-        })
+        done.map_err(
+            |error| match (remote, error.downcast_ref::<ClientError>()) {
+                (None, _) | (_, None | Some(ClientError::Rpc(_))) => error,
+                (Some(remote), Some(refused)) if is_root && is_permission(refused) => {
+                    let hint = "servers usually treat user 0 as nobody: name another user by --uid";
+                    format!("{remote}: {refused} ({hint})").into()
+                }
+                (Some(remote), Some(refused)) => format!("{remote}: {refused}").into(),
+            },
+        )
     }
 
     /// Requests the handle of a directory (MNT).
@@ -247,18 +274,32 @@ mod tests {
                 procedure: "NFSPROC3_CREATE",
                 status,
             };
-            let explained = access(&[uid]).explain::<()>(Err(error.into()));
+            let remote = Remote::new("storage-1:/data/a");
+            let explained = access(&[uid]).explain::<()>(remote.as_ref(), Err(error.into()));
             explained.unwrap_err().to_string()
         };
         for status in [Nfsstat3::Acces, Nfsstat3::Perm] {
-            let plain = format!("NFSPROC3_CREATE: {}", status.name());
+            let plain = format!("storage-1:/data/a: NFSPROC3_CREATE: {}", status.name());
             let hint = explained("--uid=0", status);
             assert!(hint.starts_with(&plain) && hint.contains("--uid"), "{hint}");
             assert_eq!(explained("--uid=7", status), plain);
         }
         assert_eq!(
             explained("--uid=0", Nfsstat3::Rofs),
-            "NFSPROC3_CREATE: NFS3ERR_ROFS"
+            "storage-1:/data/a: NFSPROC3_CREATE: NFS3ERR_ROFS"
         );
+    }
+
+    #[test]
+    fn a_port_in_the_host_is_rejected() {
+        let error = Remote::parse("storage-1:7249:/data").unwrap_err();
+        assert_eq!(
+            error,
+            "storage-1:7249:/data has a port: name it by --tcp=7249 or --rdma=7249"
+        );
+        for host in ["storage-1", "192.0.2.1", "[::1]", "[2001:db8::7249]"] {
+            let remote = Remote::parse(&format!("{host}:/data/")).unwrap();
+            assert_eq!(remote.to_string(), format!("{host}:/data"));
+        }
     }
 }

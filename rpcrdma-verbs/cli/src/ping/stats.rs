@@ -21,6 +21,8 @@ pub(super) struct PingStats {
     failed: u64,
     connections: u64,
     lost: u64,
+    /// The reason why there is no connection, which is printed once while it stays the same.
+    reason: Option<String>,
     /// The round-trip times of answered calls in nanoseconds, with three significant digits.
     times: Histogram<u64>,
     json: bool,
@@ -37,6 +39,7 @@ impl PingStats {
             failed: 0,
             connections: 0,
             lost: 0,
+            reason: None,
             times,
             json,
             device: device.to_owned(),
@@ -52,6 +55,7 @@ impl PingStats {
         match event {
             LocalEvent::Connected(version) => {
                 self.connections += 1;
+                self.reason = None;
                 let (version, device) = (version.number(), &self.device);
                 print_event(
                     self.json,
@@ -64,11 +68,16 @@ impl PingStats {
                 let why = error
                     .as_ref()
                     .map_or_else(|| reason.to_string(), ToString::to_string);
+                if !self.json && self.reason.as_ref() == Some(&why) {
+                    return Ok(());
+                }
                 print_event(
                     self.json,
                     format_args!("no connection: {why}"),
                     || json!({ "event": "disconnected", "reason": why }),
-                )
+                )?;
+                self.reason = Some(why);
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -130,7 +139,7 @@ impl PingStats {
             self.json,
             format_args!(
                 "{sent} calls: {answered} answered, {failed} failed; {connections} connections, \
-                {lost} times none"
+                {lost} lost or failed"
             ),
             || {
                 json!({

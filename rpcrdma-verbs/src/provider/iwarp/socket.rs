@@ -94,6 +94,13 @@ pub(super) fn listen(address: SocketAddr, class: Option<u8>) -> Result<(OwnedFd,
             verb: "listen",
             cause: Cause::AddressInUse(address),
         },
+        Errno::ADDRNOTAVAIL => VerbError {
+            verb: "listen",
+            cause: Cause::Hinted(
+                error.into(),
+                format!("no interface of this host has {}", address.ip()).into(),
+            ),
+        },
         error => system("listen")(error),
     })
 }
