@@ -13,11 +13,11 @@ use nom::{Input, Parser};
 
 use crate::ast::{
     Declaration, Declarator, DefinitionKind, Ident, Parameter, ProgramBody, ProgramProcedure,
-    ProgramVersion, StructBody, TypeKind, TypeSpecifier, ValueExpr,
+    ProgramVersion, StructBody, TypeKind, TypeSpecifier, ValueExpr, ValueExprKind,
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::declaration::array;
-use crate::parse::definition::{NameAndKind, end};
+use crate::parse::definition::{NameAndKind, end, is_keyword};
 use crate::parse::input::{Mismatch, ParseResult, Tokens};
 use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::recovery::{
@@ -78,9 +78,28 @@ fn braced<'t, T>(
     }
 }
 
-/// Parses `= 1`.
+/// Parses `= 1`. If the next definition follows instead, reports that at the end of what is there.
 fn number<'t>(what: &'static str) -> impl Parser<Tokens<'t>, Output = ValueExpr, Error = Mismatch> {
-    (expect(TokenKind::Equal), repeated, value_or_zero(what)).map(|(_, _, value)| value)
+    move |input: Tokens<'t>| {
+        if begins_definition(&input) {
+            let (span, found) = (input.end_of_previous(), input.found());
+            let message = format!("expected `=` and {what}, found {found}");
+            let label = format!("expected `=` and {what}");
+            input.error(Diagnostic::new(Code::Syntax, span, message).label(label));
+            let kind = ValueExprKind::Number(0);
+            return Ok((input, ValueExpr { span, kind }));
+        }
+        let mut number = (expect(TokenKind::Equal), repeated, value_or_zero(what));
+        number
+            .parse(input)
+            .map(|(rest, (_, _, value))| (rest, value))
+    }
+}
+
+/// Returns true if the first tokens are no number: a keyword, or two names.
+fn begins_definition(input: &Tokens<'_>) -> bool {
+    is_keyword(input.kind(0))
+        || (input.kind(0) == TokenKind::Name && input.kind(1) == TokenKind::Name)
 }
 
 /// Parses `version NAME { T PROC(U) = 1; } = 1;`.
@@ -322,7 +341,7 @@ fn lint_declarator(input: Tokens<'_>, end: Tokens<'_>) {
     let message = "a type with a declarator in a procedure";
     input.lint(
         Diagnostic::new(Code::ProcedureDeclarator, span, message)
-            .label("RFC 5531 has only the name of a type"),
+            .label("RFC 5531 has only the name of a type, such as a typedef"),
     );
 }
 

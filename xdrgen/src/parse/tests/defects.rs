@@ -241,6 +241,21 @@ fn programs() {
         &body("void A(void) 1;"),
         "1:38 syntax expected `=`, found `1`",
     );
+    let program = body("void A(void) = 1;");
+    let (unnumbered, _) = program.rsplit_once("} = ").unwrap();
+    let end = unnumbered.len() + 2;
+    for (next, found) in [
+        (
+            "program Q { version R { void B(void) = 1; } = 1; } = 2;",
+            "`program`",
+        ),
+        ("struct s { int a; };", "`struct`"),
+    ] {
+        assert_one(
+            &format!("{unnumbered}}}\n{next}"),
+            &format!("1:{end} syntax expected `=` and a program number, found {found}"),
+        );
+    }
     assert_one(
         &body("void A(int, , int) = 1;"),
         "1:37 syntax expected a type, found `,`",
