@@ -120,7 +120,8 @@ pub enum Event {
         /// it for its version or operation.
         sent: bool,
     },
-    /// The peer announced properties, or our properties changed at its request.
+    /// The peer announced properties, or a request of the peer changed ours. No event reports a
+    /// larger size of our receive buffers that the peer has requested.
     PropertiesChanged,
     /// The outcome of a request to change one of the peer's properties is known.
     PropertyAnswered {

@@ -425,6 +425,30 @@ fn size_lowered_by_the_peer_is_reported() {
     }
 }
 
+/// The consumer learns of any property that changes at the peer's request, and of no other request.
+// spec: xc3-3.1-j, xc2-3.1-j
+#[test]
+fn property_changed_by_the_peer_is_reported() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), sized(4096, server_of(draft)));
+        let none = BasicProperty::BackwardSupport(Bkreqsup::None);
+        for events in [&[Event::PropertiesChanged][..], &[]] {
+            client.events.clear();
+            server.session.request_property(none).unwrap();
+            exchange(&mut client, &mut server);
+            let held = client.session.properties().backward_support;
+            assert_eq!((held, &*client.events), (Bkreqsup::None, events));
+        }
+        server.events.clear();
+        client
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(4096))
+            .unwrap();
+        exchange(&mut client, &mut server);
+        assert_eq!(server.events, [], "the size is the same");
+    }
+}
+
 /// A larger size that the peer asks for holds at once where no receive of the old size is posted.
 // spec: xc3-3.1-g, xc2-3.1-g
 #[test]

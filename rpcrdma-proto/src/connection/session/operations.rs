@@ -86,7 +86,7 @@ impl Session {
         if optional.code == ROPT_REQPROP && self.responder.credits.on_call().is_err() {
             return self.close(CloseReason::CreditOverrun);
         }
-        let before = self.params.peer.clone();
+        let (peer, local) = (self.params.peer.clone(), self.params.local);
         let posted = self.receives.size();
         match self.exchange.receive(
             optional.xid,
@@ -96,7 +96,10 @@ impl Session {
             posted,
             &mut self.params,
         ) {
-            Ok(found) => self.on_property_event(found, self.params.peer != before),
+            Ok(found) => {
+                let is_changed = self.params.peer != peer || self.params.local != local;
+                self.on_property_event(found, is_changed);
+            }
             Err(error) => {
                 if optional.code == ROPT_REQPROP {
                     self.responder.credits.on_dropped();
@@ -118,13 +121,15 @@ impl Session {
         }
     }
 
+    /// Applies the effect of an operation that the exchange has handled. `is_changed` tells whether
+    /// properties of either end have changed; of an answer, its own event tells that.
     fn on_property_event(&mut self, event: PropertyEvent, is_changed: bool) {
+        if is_changed && !matches!(event, PropertyEvent::Answered(_)) {
+            self.output.push_notice(Event::PropertiesChanged);
+        }
         match event {
             PropertyEvent::Nothing => {}
             PropertyEvent::Changed(ended) => {
-                if is_changed {
-                    self.output.push_notice(Event::PropertiesChanged);
-                }
                 if let Some(ChangeOutcome { requested, value }) = ended {
                     self.output
                         .push_event(Event::PropertyAnswered { requested, value });
@@ -133,7 +138,6 @@ impl Session {
             PropertyEvent::Lower(size) => {
                 self.receives.resize(size);
                 self.apply_receive_growth();
-                self.output.push_notice(Event::PropertiesChanged);
             }
             PropertyEvent::Raise(size) => {
                 // A still larger size may be pending.
