@@ -40,6 +40,8 @@ pub struct IwarpConnectionManager {
     epoll: OwnedFd,
     listeners: NumberMap<u64, (OwnedFd, SocketAddr)>,
     setups: NumberMap<u64, Setup>,
+    /// The number of setups at which those that were given up are removed.
+    swept_at: usize,
     /// The setups in the order of their deadlines, including some that have ended.
     deadlines: VecDeque<(Instant, u64)>,
     timer: OwnedFd,
@@ -76,6 +78,9 @@ const POLLS: u32 = 8;
 /// How long listeners wait after the system has refused another connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The minimum number of setups at which those that were given up are removed.
+const SWEPT: usize = 64;
+
 /// The maximum connections that one poll accepts.
 const ACCEPTS: usize = 16;
 
@@ -101,6 +106,7 @@ impl IwarpConnectionManager {
             epoll,
             listeners: NumberMap::default(),
             setups: NumberMap::default(),
+            swept_at: SWEPT,
             deadlines: VecDeque::new(),
             timer,
             next_token: 0,
@@ -188,12 +194,28 @@ impl IwarpConnectionManager {
     /// Adds a connection in its setup.
     fn add(&mut self, token: u64, setup: Setup) {
         let timeout = self.device.shared.config.setup_timeout;
+        self.remove_given_up();
         self.setups.insert(token, setup);
         // Beyond what the clock can count there is no limit.
         if let Some(deadline) = Instant::now().checked_add(timeout) {
             self.deadlines.push_back((deadline, token));
             if self.deadlines.len() == 1 {
                 self.arm_timer();
+            }
+        }
+    }
+
+    /// Removes setups whose queue pairs have ended, once their number may have doubled: their sockets
+    /// are closed, and report nothing.
+    fn remove_given_up(&mut self) {
+        if self.setups.len() >= self.swept_at {
+            self.setups.retain(|_, setup| match setup {
+                Setup::Connecting(connecting) => connecting.qp.strong_count() > 0,
+                Setup::Incoming(_) => true,
+            });
+            self.swept_at = SWEPT.max(2 * self.setups.len());
+            if self.listening == Listening::Full {
+                self.resume();
             }
         }
     }
@@ -533,5 +555,42 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::super::IwarpConfig;
+    use super::*;
+    use crate::provider::Device as _;
+
+    /// Without a time limit, a connection that is given up would otherwise stay for ever.
+    #[test]
+    fn setups_that_are_given_up_are_forgotten() {
+        let device = IwarpDevice::new(IwarpConfig {
+            setup_timeout: Duration::MAX,
+            ..IwarpConfig::default()
+        });
+        // It never answers.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let completions = device.completion_queue(16).unwrap();
+        let mut manager = device.manager().unwrap();
+        let config = QueuePairConfig {
+            sends: 1,
+            receives: 1,
+            reads: 1,
+            rnr_retry: false,
+        };
+        for _ in 0..1000 {
+            let queues = Queues {
+                completions: &completions,
+                receives: None,
+            };
+            drop(manager.connect(address, &config, queues, &[]).unwrap());
+        }
+        assert!(manager.setups.len() < 200, "{}", manager.setups.len());
     }
 }
