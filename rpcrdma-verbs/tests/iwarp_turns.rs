@@ -17,6 +17,7 @@ use rpcrdma_verbs::provider::iwarp::{
 use rpcrdma_verbs::provider::{
     Access, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device as _,
     MemoryRegion as _, QueuePair as _, QueuePairConfig, Queues, Receive, Sge, SharedReceives as _,
+    Status,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,24 +47,31 @@ struct Peer {
 }
 
 impl Peer {
-    /// Sends everything that is queued.
-    fn flush(&mut self) {
+    /// Returns everything that is queued.
+    fn queued(&self) -> Vec<u8> {
         let pieces = self.stream.pieces().map(|piece| match piece {
             FramerPiece::Owned(bytes) => bytes,
             FramerPiece::Payload { .. } => &[],
         });
-        let bytes = pieces.collect::<Vec<_>>().concat();
-        self.socket.write_all(&bytes).unwrap();
-        self.stream.framer().sent(bytes.len());
+        pieces.collect::<Vec<_>>().concat()
     }
 
-    fn send(&mut self, message: &[u8]) {
+    /// Sends everything that is queued, except the last `left` bytes.
+    fn flush_except(&mut self, left: usize) {
+        let bytes = self.queued();
+        let count = bytes.len() - left;
+        self.socket.write_all(&bytes[..count]).unwrap();
+        self.stream.framer().sent(count);
+    }
+
+    /// Sends a message, except the last `left` bytes of its FPDU.
+    fn send_except(&mut self, left: usize, message: &[u8]) {
         let kind = OutgoingKind::Send {
             solicited: false,
             invalidate: None,
         };
         assert!(self.stream.framer().push_copied(kind, &[message]));
-        self.flush();
+        self.flush_except(left);
     }
 }
 
@@ -142,7 +150,7 @@ fn one_poll_sends_a_part_of_the_responses() {
         let source = (region.remote_key(), address);
         assert!(peer.stream.push_read(1, LENGTH, source));
     }
-    peer.flush();
+    peer.flush_except(0);
     let received = AtomicUsize::new(0);
     let most = thread::scope(|scope| {
         scope.spawn(|| {
@@ -166,6 +174,21 @@ fn one_poll_sends_a_part_of_the_responses() {
     assert!(most < 64 << 20, "{most} bytes in one poll");
 }
 
+/// Posts the receive 5.
+fn post(shared: &IwarpSharedReceives, address: u64, key: u32) {
+    let receive = Receive {
+        id: 5,
+        slices: (0, 1),
+    };
+    let slice = Sge {
+        address,
+        length: 64,
+        key,
+    };
+    // SAFETY: the memory is never freed, and nothing else uses it.
+    unsafe { shared.post(&[receive], &[slice]) }.unwrap();
+}
+
 /// A receive that a queue pair was to take goes to the next one if it ends.
 #[test]
 fn a_receive_goes_to_the_next_that_waits() {
@@ -177,28 +200,39 @@ fn a_receive_goes_to_the_next_that_waits() {
     let (second, mut second_peer) = acceptor.connection(Some(&shared));
     let mut done = Vec::new();
     for peer in [&mut first_peer, &mut second_peer] {
-        peer.send(b"early");
+        peer.send_except(0, b"early");
         for _ in 0..1000 {
             acceptor.completions.poll(&mut done, 16).unwrap();
             thread::yield_now();
         }
     }
     assert!(done.is_empty(), "both wait");
-    let receive = Receive {
-        id: 5,
-        slices: (0, 1),
-    };
-    let slice = Sge {
-        address,
-        length: 64,
-        key: region.local_key(),
-    };
-    // SAFETY: the memory is never freed, and nothing else uses it.
-    unsafe { shared.post(&[receive], &[slice]) }.unwrap();
+    post(&shared, address, region.local_key());
     assert!(first.end());
     until("the message", || {
         acceptor.completions.poll(&mut done, 16).unwrap();
         done.first().map(|_| ())
     });
     assert_eq!((done[0].id, done[0].queue_pair), (5, second.number()));
+}
+
+/// The end of a queue pair does not lose the receive of a message that has arrived in part.
+#[test]
+fn a_receive_in_use_returns_at_the_end() {
+    let device = IwarpDevice::default();
+    let (region, address) = registered(&device, 64);
+    let shared = device.shared_receives(4).unwrap();
+    let mut acceptor = Acceptor::new(&device);
+    let (pair, mut peer) = acceptor.connection(Some(&shared));
+    post(&shared, address, region.local_key());
+    peer.send_except(4, b"without its CRC");
+    let mut done = Vec::new();
+    for _ in 0..1000 {
+        acceptor.completions.poll(&mut done, 16).unwrap();
+        thread::yield_now();
+    }
+    assert!(done.is_empty() && pair.end());
+    acceptor.completions.poll(&mut done, 16).unwrap();
+    let done = done.iter().map(|done| (done.id, done.status));
+    assert_eq!(done.collect::<Vec<_>>(), [(5, Status::Flushed)]);
 }

@@ -320,9 +320,11 @@ impl Qp {
         state.fail(self, (Status::Flushed, Status::Flushed));
     }
 
-    /// Ends the queue pair: nothing that it has posted is accessed or reported any more.
+    /// Ends the queue pair: nothing that it has posted is accessed or reported any more. A shared
+    /// receive that it has taken completes.
     pub(super) fn leave(&self) {
         let mut state = self.lock();
+        let in_use = state.incoming.receive.take();
         if state.phase == QpPhase::Ready {
             state.close(&self.me);
         }
@@ -333,6 +335,10 @@ impl Qp {
             queue.clear();
         }
         state.completed.clear();
+        if let (Some(receive), ReceiveQueue::Shared(_)) = (in_use, &state.receives) {
+            // Its poster goes on, and waits for it.
+            state.received(self.number, receive.id, (Status::Flushed, 0));
+        }
         if let Some(socket) = state.socket.take() {
             // Closing a socket with unread data resets the connection, and sent data may be lost.
             let mut dropped = [0; 4096];
