@@ -241,9 +241,8 @@ fn programs() {
         &body("void A(void) 1;"),
         "1:38 syntax expected `=`, found `1`",
     );
-    let program = body("void A(void) = 1;");
-    let (unnumbered, _) = program.rsplit_once("} = ").unwrap();
-    let end = unnumbered.len() + 2;
+    let unnumbered = "program P { version V { void A(void) = 1; } = 1; }";
+    let end = unnumbered.len() + 1;
     for (next, found) in [
         (
             "program Q { version R { void B(void) = 1; } = 1; } = 2;",
@@ -252,7 +251,7 @@ fn programs() {
         ("struct s { int a; };", "`struct`"),
     ] {
         assert_one(
-            &format!("{unnumbered}}}\n{next}"),
+            &format!("{unnumbered}\n{next}"),
             &format!("1:{end} syntax expected `=` and a program number, found {found}"),
         );
     }
