@@ -196,6 +196,26 @@ impl CallError {
     pub fn execution(&self) -> Execution {
         self.0.execution
     }
+
+    /// Returns true if the server did not execute the call, and the same call may succeed later:
+    /// there was no connection, it was lost, or the deadline passed before the call was sent.
+    ///
+    /// ```
+    /// # use oncrpc::{CallError, CallErrorKind, Execution, ProcedureId};
+    /// # let get = ProcedureId { program: 0x2000_0001, version: 1, number: 1, name: "GET" };
+    /// let kind = CallErrorKind::CallTooLarge { max: 4096 };
+    /// let error = CallError::new(get, "storage-1:2049", kind, Execution::NotExecuted);
+    /// assert!(!error.is_retryable());
+    /// ```
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        use CallErrorKind::{Connect, ConnectionLost, DeadlineExceeded, TooManyCalls};
+        let is_temporary = matches!(
+            self.0.kind,
+            Connect(_) | ConnectionLost(_) | DeadlineExceeded { .. } | TooManyCalls
+        );
+        is_temporary && self.0.execution == Execution::NotExecuted
+    }
 }
 
 impl fmt::Display for CallError {
@@ -276,18 +296,69 @@ impl fmt::Display for ReplyStatus {
     }
 }
 
+/// The text contains those of the errors in [`CallErrorKind`], so that the source is that of such an
+/// error.
 impl StdError for CallError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.0.kind {
-            CallErrorKind::Encode(error) | CallErrorKind::Decode(error, _) => Some(error),
             CallErrorKind::Connect(error)
             | CallErrorKind::ConnectionLost(error)
             | CallErrorKind::ReplyCacheExpired(error)
             | CallErrorKind::Transport(error)
             | CallErrorKind::Security(error)
-            | CallErrorKind::Middleware(error) => Some(&**error),
-            CallErrorKind::Backward(error) => Some(error),
+            | CallErrorKind::Middleware(error) => error.source(),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error of a transport, with its cause.
+    #[derive(Debug)]
+    struct Failed(std::io::Error);
+
+    impl fmt::Display for Failed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("no route")
+        }
+    }
+
+    impl StdError for Failed {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    /// A report of the whole chain, such as that of anyhow, prints each cause once.
+    #[test]
+    fn the_text_of_an_error_does_not_contain_its_source() {
+        let failed = || Arc::new(Failed(std::io::Error::other("disk on fire")));
+        let kinds: [fn(Arc<dyn StdError + Send + Sync>) -> CallErrorKind; 6] = [
+            CallErrorKind::Connect,
+            CallErrorKind::ConnectionLost,
+            CallErrorKind::ReplyCacheExpired,
+            CallErrorKind::Transport,
+            CallErrorKind::Security,
+            CallErrorKind::Middleware,
+        ];
+        let procedure = ProcedureId {
+            program: 1,
+            version: 1,
+            number: 1,
+            name: "GET",
+        };
+        for kind in kinds {
+            let error = CallError::new(procedure, "storage-1", kind(failed()), Execution::Unknown);
+            let source = error.source().map(ToString::to_string);
+            assert_eq!(source.as_deref(), Some("disk on fire"));
+            let text = error.to_string();
+            assert!(
+                text.contains("no route") && !text.contains("disk"),
+                "{text}"
+            );
         }
     }
 }

@@ -117,7 +117,8 @@ impl Default for ClientConfig {
 /// another one is used, and calls that were sent and need the reply cache fail.
 ///
 /// # Errors
-/// No connection can be established; the error of the last address.
+/// No connection can be established. The error has the server, and the kind and the text of the
+/// error of the last address.
 pub async fn connect(server: &str) -> io::Result<Channel> {
     connect_with(server, ClientConfig::new()).await
 }
@@ -157,9 +158,11 @@ pub async fn connect_with_services<P: Programs>(
 ) -> io::Result<Channel> {
     let (channel, mut runner) = new(server, config, services);
     let dialed = timeout(runner.config.connect_timeout, runner.dial());
-    let stream = dialed
-        .await
-        .unwrap_or(Err(io::ErrorKind::TimedOut.into()))?;
+    let dialed = dialed.await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
+    let stream = dialed.map_err(|error| {
+        let text = format!("can't connect to {server}: {error}");
+        io::Error::new(error.kind(), text)
+    })?;
     tokio::spawn(runner.run(Some(stream)));
     Ok(channel)
 }

@@ -17,22 +17,12 @@ async fn put(kv: &Client<Channel>, args: &PutArgs<'_>) -> Result<(), CallError> 
     let mut pause = Duration::from_millis(100);
     for _ in 1..5 {
         match kv.put(args).timeout(Duration::from_millis(500)).await {
-            Err(error) if may_repeat(&error) => tokio::time::sleep(pause).await,
+            Err(error) if error.is_retryable() => tokio::time::sleep(pause).await,
             done => return done,
         }
         pause *= 2;
     }
     kv.put(args).await
-}
-
-/// Returns true if a call was not executed, and may succeed later.
-fn may_repeat(error: &CallError) -> bool {
-    use CallErrorKind::{Connect, ConnectionLost, DeadlineExceeded};
-    error.execution() == Execution::NotExecuted
-        && matches!(
-            error.kind(),
-            Connect(_) | ConnectionLost(_) | DeadlineExceeded { .. }
-        )
 }
 
 #[tokio::test]

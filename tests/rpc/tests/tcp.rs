@@ -70,6 +70,8 @@ fn connecting_without_a_listener_fails() {
             .unwrap();
         let error = connect(&free.to_string()).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+        let text = format!("can't connect to {free}: Connection refused (os error 111)");
+        assert_eq!(error.to_string(), text);
         let config = ClientConfig::new().connect_timeout(Duration::from_millis(150));
         let (channel, runner) = channel(&free.to_string(), config);
         tokio::spawn(runner);
