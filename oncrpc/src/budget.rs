@@ -2,8 +2,9 @@
 //! together, may have.
 //!
 //! `permit` takes calls and units from both budgets of a connection, and gives them back. Waits for
-//! one pool are served in order: the semaphore passes what comes back to the first. `control`
-//! replaces the limits, one thread at a time.
+//! one pool are served in order: the semaphore passes what comes back to the first, and so it does
+//! with what a cancelled wait had, past `give_back`. So `take` ends what is beyond a lowered
+//! maximum. `control` replaces the limits, one thread at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -119,10 +120,17 @@ impl Pool {
             return permit;
         }
         reached(self.limit);
-        match self.semaphore.acquire_many(count).await {
-            Ok(permit) => permit,
-            // Budgets are never closed.
-            Err(_) => std::future::pending().await,
+        loop {
+            let Ok(permit) = self.semaphore.acquire_many(count).await else {
+                // Budgets are never closed.
+                return std::future::pending().await;
+            };
+            if self.excess.load(Relaxed) == 0 {
+                return permit;
+            }
+            // Cancelled waits pass their permits on, and these have to end.
+            permit.forget();
+            self.give_back(count as usize);
         }
     }
 }

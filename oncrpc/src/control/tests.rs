@@ -231,6 +231,32 @@ fn budgets_shrink_as_they_are_given_back() {
     assert!(!is_ready(one.wait(Step::Reserve(MIB))));
 }
 
+/// Waits that begin anew with lowered limits pass nothing on that is beyond them.
+#[test]
+fn cancelled_waits_pass_on_no_excess() {
+    const MIB: usize = 1 << 20;
+    let limits = ServerLimits::new().max_bytes(8 * MIB);
+    let limits = limits.max_bytes_per_peer(8 * MIB);
+    let control = ServerControl::new(limits);
+    let [one, two, three] = [1, 2, 3].map(|host| control.admit(&request(host, 700)).unwrap());
+    assert!(is_ready(one.wait(Step::Reserve(6 * MIB))));
+    let mut waits =
+        [&two, &three].map(|connection| Box::pin(connection.wait(Step::Reserve(7 * MIB))));
+    let mut poll = || {
+        waits.each_mut().map(|wait| {
+            let mut cx = Context::from_waker(Waker::noop());
+            wait.as_mut().poll(&mut cx).is_ready()
+        })
+    };
+    assert_eq!(poll(), [false, false]);
+    control.set_limits(limits.max_bytes(2 * MIB));
+    for _ in 0..3 {
+        assert_eq!(poll(), [false, false]);
+    }
+    drop(one.arrived(0));
+    assert_eq!(poll().map(usize::from).iter().sum::<usize>(), 1);
+}
+
 #[test]
 fn ended_connections_take_no_memory() {
     let control = ServerControl::default();
