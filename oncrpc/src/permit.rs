@@ -15,10 +15,11 @@
 //!
 //! - a call in flight ends with its handler;
 //! - a reply is sent, or its transport closes the connection after the transfer time;
-//! - the same holds for a record that is being read: it takes all of its units before its bytes;
+//! - the same holds for a record that is being read: it takes all of its units before its bytes.
+//!   A connection that drains may read no further, and then ends with its handlers;
 //! - a received call that has not begun (`received`) waits for units only while its connection has
 //!   fewer units than its calls in flight and replies need. All units are those of the latter then.
-//!   It waits for calls only while other calls are in flight.
+//!   It waits for calls only while other calls are in flight, and never for the record behind it.
 //!
 //! A wait begins at the peer's budget, and goes on at the server's. Each budget serves its waits in
 //! order, and only the first holds a part of what it waits for. A wait at the peer's budget holds
@@ -114,12 +115,12 @@ struct State {
 
 impl State {
     fn bytes(&self) -> usize {
-        self.active_bytes() + self.received
+        self.active_bytes() + self.arriving + self.received
     }
 
-    /// Returns the bytes that end without the budgets.
+    /// Returns the bytes that end without the budgets and without the peer's next bytes.
     fn active_bytes(&self) -> usize {
-        self.call_bytes + self.arriving + self.outgoing
+        self.call_bytes + self.outgoing
     }
 
     /// Removes the calls and units that have no use, and returns their numbers.
@@ -186,7 +187,10 @@ impl PermitState {
             // Received calls come first. A wait for this message would hold their units.
             Step::Read | Step::Reserve(_) if state.received > 0 => Some(Lack::Own(None)),
             Step::Read => self.lack_to_begin(&state),
-            Step::Reserve(more) => self.lack_of_units(&state, more),
+            Step::Reserve(more) => {
+                let active = state.active_bytes() + state.arriving;
+                self.lack_of_units(&state, (active, more))
+            }
         };
         match (lack, step) {
             (Some(lack), _) => Err(lack),
@@ -203,15 +207,15 @@ impl PermitState {
         if state.calls >= limits.calls_per_connection().max(1) {
             return Some(Lack::Own(Some(Limit::CallsPerConnection)));
         }
-        if state.active_bytes() >= limits.bytes_per_connection().max(OWN_BYTES) {
+        let active = state.active_bytes();
+        if active >= limits.bytes_per_connection().max(OWN_BYTES) {
             return Some(Lack::Own(Some(Limit::BytesPerConnection)));
         }
-        let lack = self.lack_of_units(state, 0);
+        let lack = self.lack_of_units(state, (active, 0));
         lack.or_else(|| self.lack_of_calls(state))
     }
 
-    fn lack_of_units(&self, state: &State, more: usize) -> Option<Lack> {
-        let active = state.active_bytes();
+    fn lack_of_units(&self, state: &State, (active, more): (usize, usize)) -> Option<Lack> {
         let needed = units(active.saturating_add(more));
         if needed <= state.taken_units {
             return None;

@@ -453,6 +453,22 @@ fn received_calls_do_not_wait_for_each_other() {
     assert_eq!(control.stats().bytes, 0);
 }
 
+/// A received call does not wait for the record behind it, which a draining connection never reads
+/// to its end.
+#[test]
+fn a_received_call_does_not_wait_for_the_next_record() {
+    const MIB: usize = 1 << 20;
+    let limits = ServerLimits::new().max_bytes_per_connection(MIB);
+    let control = ServerControl::new(limits.max_bytes_per_peer(MIB));
+    let connection = control.admit(&request(1, 700)).unwrap();
+    let received = connection.arrived(100);
+    connection.exceed(2 * MIB);
+    assert!(is_ready(connection.ready()));
+    let call = received.begin();
+    assert!(!is_ready(connection.wait(Step::Reserve(1))));
+    drop(call);
+}
+
 /// A record that needs more than the budget together with what its connection has waits for that.
 #[test]
 fn a_large_message_waits_for_its_own_connection() {

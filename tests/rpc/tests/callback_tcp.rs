@@ -470,6 +470,36 @@ fn a_draining_connection_leaves_the_queue() {
     });
 }
 
+/// A call that was read beyond the limits is answered by a connection that drains, although the
+/// record behind it is never read to its end.
+#[test]
+fn a_draining_connection_answers_delayed_calls() {
+    run(async {
+        let limits = ServerLimits::new().max_calls_per_connection(1);
+        let control = ServerControl::new(limits.max_bytes_per_connection(64 << 10));
+        let server = serve(&control).await;
+        let (mut client, answer) = call_and_owe(&server, 1).await;
+        send_record(&mut client, &answer).await;
+        read_record(&mut client).await;
+        send_record(&mut client, &put_call(2, b'w')).await;
+        until(|| server.mirror.puts.load(Relaxed) == 1).await;
+        let channel = server.mirror.channel.lock().unwrap().clone().unwrap();
+        let owed = tokio::spawn(async move { Client::new(channel).fail(&9).await });
+        read_record(&mut client).await;
+        send_record(&mut client, &put_call(3, b'a')).await;
+        client.write_all(&[0x80, 0x10, 0, 0, 1]).await.unwrap();
+        until(|| control.stats().bytes >= MIB).await;
+        drop(server.end);
+        owed.abort();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        server.mirror.go_on.notify_waiters();
+        for xid in [2, 3] {
+            assert_eq!(word(&read_record(&mut client).await, 0), xid);
+        }
+        server.task.await.unwrap();
+    });
+}
+
 /// A client serves only a bounded number of calls of its server.
 #[test]
 fn excessive_backward_calls_end_the_connection() {
