@@ -2,7 +2,9 @@
 //!
 //! Each connection has a fixed minimum. When it needs more, it takes calls and bytes from its
 //! peer's budget and from the server's, and returns them as soon as it has no use for them. So a
-//! connection with short messages and handlers that do not wait touches no shared state per call.
+//! short call whose handler does not wait touches no shared state, while the messages in flight of
+//! its connection fit the minimum. Beyond the first, each call whose handler waits takes one from
+//! both budgets and returns it, and each message beyond the minimum does so with units.
 //! `budget` has the budgets. Only `ready` and `wait` wait: what was read or is to be sent counts at
 //! once, even beyond the limits. The transports (`tcp::connection`, `admission` of
 //! `rpcrdma-verbs`) must poll these futures again when a call has ended or a reply was sent, since
@@ -33,9 +35,11 @@
 //!
 //! **Received calls stay within the limits.** The bytes of a record count from the moment at which
 //! their units are taken (`Step::Reserve`), and units return only when bytes end. These exceed the
-//! limits: the fixed minimum of each connection; a record that is larger than a budget, while its
-//! connection has nothing else, and no other has units of the budget; replies; and records that are
-//! read since a reply of the client may follow them (`exceed`).
+//! limits: the fixed minimum of each connection, with one short record more; a record that is
+//! larger than a budget, while its connection has nothing else, and no other has units of the
+//! budget; replies; records that are read since a reply of the client may follow them (`exceed`);
+//! and over RDMA, whose calls are in memory of the device before `ready`, the last call of each
+//! connection.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -51,9 +55,9 @@ use crate::current_limits::CurrentLimits;
 use crate::limits::{Limit, ServerLimits};
 use crate::service::HandlerDeadline;
 
-/// The fixed minimum of bytes in flight of a connection. With buffers, state and a short call, a
-/// connection takes at most 96 KiB.
-const OWN_BYTES: usize = 16 << 10;
+/// The fixed minimum of bytes in flight of a connection: a buffer of replies, which counts as a
+/// whole, and short calls. With buffers, state and a short call, a connection takes at most 96 KiB.
+const OWN_BYTES: usize = 32 << 10;
 
 /// The counters of a server over all of its connections.
 #[derive(Debug, Default)]

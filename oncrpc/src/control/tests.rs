@@ -489,4 +489,4 @@ fn a_large_message_waits_for_its_own_connection() {
 }
 
 /// The bytes that a connection may have beyond the limits.
-const OWN: usize = 16 << 10;
+const OWN: usize = 32 << 10;

@@ -500,6 +500,29 @@ fn a_draining_connection_answers_delayed_calls() {
     });
 }
 
+/// Short calls take nothing of the budgets while a call of their connection waits.
+#[test]
+fn short_calls_use_the_minimum_of_their_connection() {
+    run(async {
+        let control = ServerControl::new(ServerLimits::new().max_bytes_per_peer(MIB));
+        let server = serve(&control).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &put_call(1, b'w')).await;
+        until(|| server.mirror.puts.load(Relaxed) == 1).await;
+        // All of the memory.
+        let mut long = TcpStream::connect(server.address).await.unwrap();
+        long.write_all(&[0x80, 0x20, 0, 0]).await.unwrap();
+        until(|| control.stats().bytes >= MIB).await;
+        for xid in 2..10 {
+            send_record(&mut client, &put_call(xid, b'a')).await;
+            assert_eq!(word(&read_record(&mut client).await, 0), xid);
+        }
+        assert_eq!(control.stats().reached(Limit::BytesPerPeer), 0);
+        server.mirror.go_on.notify_waiters();
+        assert_eq!(word(&read_record(&mut client).await, 0), 1);
+    });
+}
+
 /// A client serves only a bounded number of calls of its server.
 #[test]
 fn excessive_backward_calls_end_the_connection() {
