@@ -1,6 +1,6 @@
 //! The errors of verbs. The failure of a posted request is no error of a verb: its completion has a
 //! `Status`. `conformance` compares causes, so that all providers use the same one for the same
-//! mistake. `Hinted` is made by `ibverbs::hint` alone; callers get the error of the system by
+//! mistake. `Hinted` is made where the reason is known; callers get the error of the system by
 //! `cause`. It is a part of the text, and so not the `source`, which reports print as well.
 
 use std::fmt;

@@ -3,8 +3,9 @@
 //! No backward call begins before a handler has taken the caller (`check`). `LocalServer` must pass
 //! the end of each backward call to `ended` and of each connection to `closed`, and must call
 //! `poll` after the handlers, which make callers ready. `poll` must count queued calls that begin:
-//! no event wakes the driver for them, and it would send them late. A call belongs to `ChannelCalls` (channels
-//! for any thread) or to a `LocalCaller` (`LocalChannel`); a call of neither was cancelled.
+//! no event wakes the driver for them, and it would send them late. A call belongs to
+//! `ChannelCalls` (channels for any thread) or to a `LocalCaller` (`LocalChannel`); a call of
+//! neither was cancelled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};

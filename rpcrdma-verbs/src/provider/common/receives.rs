@@ -86,7 +86,8 @@ struct SharedReceiveState<W> {
     posted: VecDeque<PostedReceive>,
     /// Connections with a Send that waits for a receive.
     waiting: VecDeque<Weak<W>>,
-    /// The addresses of those that still wait, so that each waits once. The `Weak` keeps its address in use.
+    /// The addresses of those that still wait, so that each waits once. The `Weak` keeps its address
+    /// in use.
     addresses: HashSet<usize>,
     /// The device's answer to the request to end the queue; `None` before the request.
     ended: Option<bool>,
@@ -131,9 +132,13 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
 
     /// Lets as many connections continue as there are receives.
     fn notify(&self) {
-        let mut promised = 0;
-        while let Some(waiter) = self.next_waiting(promised) {
-            promised += usize::from(waiter.receive_posted());
+        // Counted before the first connection continues: another thread may take the receive of a
+        // connection before the next one continues.
+        let mut receives = self.lock().posted.len();
+        while receives > 0
+            && let Some(waiter) = self.next_waiting()
+        {
+            receives -= usize::from(waiter.receive_posted());
         }
     }
 
@@ -150,14 +155,15 @@ impl<W: ReceiveWaiter> SharedQueue<W> {
         *ended.get_or_insert_with(|| self.domain.end_unless_refused(|| posted.clear()))
     }
 
-    /// Returns a connection with a Send that can continue, if there are more receives than
-    /// `promised`. The lock is released, because the locks of connections come first.
-    fn next_waiting(&self, promised: usize) -> Option<Arc<W>> {
+    /// Returns a connection with a Send that can continue, if there is a receive. The lock is
+    /// released, because the locks of connections come first.
+    fn next_waiting(&self) -> Option<Arc<W>> {
         let mut state = self.lock();
-        while state.posted.len() > promised {
+        while !state.posted.is_empty() {
             let waiter = state.waiting.pop_front()?;
             let still_waits = state.addresses.remove(&waiter.as_ptr().addr());
-            if let Some(waiter) = waiter.upgrade().filter(|_| still_waits) {
+            // No reference to another connection is dropped here, which could need the lock.
+            if still_waits && let Some(waiter) = waiter.upgrade() {
                 return Some(waiter);
             }
         }
@@ -279,5 +285,40 @@ mod tests {
         // The first has not taken it yet.
         queue.post(&receive, &[]).unwrap();
         assert_eq!(notified().iter().sum::<u32>(), 3);
+    }
+
+    /// A connection whose thread takes the receive before the post goes on to the next one.
+    struct Quick {
+        queue: Arc<SharedQueue<Self>>,
+        taken: AtomicU32,
+    }
+
+    impl ReceiveWaiter for Quick {
+        fn receive_posted(&self) -> bool {
+            self.taken
+                .fetch_add(self.queue.take(None).is_some().into(), Relaxed);
+            true
+        }
+    }
+
+    #[test]
+    fn each_receive_notifies_a_waiter_although_others_take_theirs_meanwhile() {
+        let queue = Arc::new(SharedQueue::new(Domain::new(1), 4, 1));
+        let waiters: [_; 4] = std::array::from_fn(|_| {
+            Arc::new(Quick {
+                queue: queue.clone(),
+                taken: AtomicU32::new(0),
+            })
+        });
+        for waiter in &waiters {
+            assert!(queue.take(Some(&Arc::downgrade(waiter))).is_none());
+        }
+        let receives = [7, 8, 9].map(|id| Receive {
+            id,
+            slices: (0, 0),
+        });
+        queue.post(&receives, &[]).unwrap();
+        let taken = waiters.each_ref().map(|waiter| waiter.taken.load(Relaxed));
+        assert_eq!(taken, [1, 1, 1, 0]);
     }
 }
