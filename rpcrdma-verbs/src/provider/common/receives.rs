@@ -313,10 +313,7 @@ mod tests {
         for waiter in &waiters {
             assert!(queue.take(Some(&Arc::downgrade(waiter))).is_none());
         }
-        let receives = [7, 8, 9].map(|id| Receive {
-            id,
-            slices: (0, 0),
-        });
+        let receives = [7, 8, 9].map(|id| Receive { id, slices: (0, 0) });
         queue.post(&receives, &[]).unwrap();
         let taken = waiters.each_ref().map(|waiter| waiter.taken.load(Relaxed));
         assert_eq!(taken, [1, 1, 1, 0]);
