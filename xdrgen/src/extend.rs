@@ -238,7 +238,9 @@ fn extend_enum(body: &mut EnumBody, added: Vec<EnumMember>) {
         if !is_known {
             // The member before it in the extension may be any of the enum.
             if let Some((previous, true)) = before {
-                member.value = member.value.or(Some(after(previous, member.name.span)));
+                let span = member.name.span;
+                let kind = known.after(previous);
+                member.value = member.value.or(Some(ValueExpr { span, kind }));
             }
             new.push(member);
         }
@@ -250,20 +252,32 @@ fn extend_enum(body: &mut EnumBody, added: Vec<EnumMember>) {
 /// The members of an enum by name.
 struct Members(HashMap<String, Known>);
 
-/// The value of a member, and the name of the member before it.
+/// The value of a member, the name of the member before it, and the number that the member has,
+/// unless it depends on another name.
 struct Known {
     value: Option<ValueExprKind>,
     before: Option<String>,
+    number: Option<i128>,
 }
 
 impl Members {
     fn of(body: &EnumBody) -> Self {
-        let mut before = None;
+        let (mut before, mut next) = (None, Some(0));
         let members = body.members.iter().map(|member| {
             let name = member.name.name.clone();
             let value = member.value.as_ref().map(|value| value.kind.clone());
-            let before = before.replace(name.clone());
-            (name, Known { value, before })
+            let number = match &value {
+                None => next,
+                Some(ValueExprKind::Number(number)) => Some(*number),
+                Some(_) => None,
+            };
+            next = number.and_then(|number| number.checked_add(1));
+            let known = Known {
+                value,
+                before: before.replace(name.clone()),
+                number,
+            };
+            (name, known)
         });
         Self(members.collect())
     }
@@ -277,17 +291,19 @@ impl Members {
             known.value.as_ref() == value && (value.is_some() || follows())
         })
     }
-}
 
-/// Returns the value of a member that follows another one.
-fn after(member: String, span: Span) -> ValueExpr {
-    let next = Linear {
-        factor: 1,
-        addend: 1,
-    };
-    ValueExpr {
-        span,
-        kind: ValueExprKind::Sum(member, next),
+    /// Returns the value of a member that follows another one: a number if it is known, because a
+    /// member of another enum may have the name.
+    fn after(&self, member: String) -> ValueExprKind {
+        let number = self.0.get(&member).and_then(|known| known.number);
+        let next = Linear {
+            factor: 1,
+            addend: 1,
+        };
+        match number.and_then(|number| number.checked_add(1)) {
+            Some(number) => ValueExprKind::Number(number),
+            None => ValueExprKind::Sum(member, next),
+        }
     }
 }
 

@@ -168,6 +168,18 @@ fn an_added_member_follows_the_one_before_it() {
     }
 }
 
+/// The member before an added one may have the name of another enum's member.
+#[test]
+fn an_added_member_of_a_scoped_enum_follows_that_of_its_enum() {
+    let base = "enum one { X = 0 };\nenum two { W = 6, X };\n";
+    let folder = Folder::new().with("base.x", base);
+    let folder = folder.with("more.x", "enum two { W = 6, X, Y };\n");
+    let module = Module::new("a").document(folder.path("base.x"));
+    let module = module.extension(folder.path("more.x")).scoped_enums(true);
+    let checked = Config::new().module(module).check();
+    assert!(!checked.has_errors(), "{}", checked.report(Style::Plain));
+}
+
 /// An extension document may be markdown or text, and its XDR fragments or whole definitions.
 #[test]
 fn extensions_of_each_format_are_merged() {
