@@ -89,11 +89,11 @@ fn is_same(old: &[Piece<'_>], new: &[Piece<'_>]) -> bool {
     old.len() == new.len() && old.iter().zip(new).all(is_equal)
 }
 
-/// Returns the tokens of a text.
-fn tokens(text: &str) -> Vec<lexer::Token<'_>> {
+/// Returns the tokens of a text, and the lines that conditions exclude.
+fn lex(text: &str) -> lexer::LexOutput<'_> {
     // The lexer needs a text for its spans. Only their ranges are used.
     let (_, id) = as_xdr("", "");
-    lexer::lex(text, id).tokens
+    lexer::lex(text, id)
 }
 
 #[cfg(test)]

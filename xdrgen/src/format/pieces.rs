@@ -1,13 +1,21 @@
-//! Splits a text into tokens and the comments and lines between them.
+//! Splits a text into tokens, and the comments and lines between them.
 //!
-//! The tokens are those of the lexer. This module finds the rest by the lexer's rules: where a `%`
-//! or `#` line may begin, and which lines a backslash joins to it. Both change together. Text
-//! between tokens that is no comment counts as lines that `#if` excludes.
+//! The tokens and the lines that conditions exclude are those of the lexer. `directive` and
+//! `first_on_line` repeat two rules of `parse::lexer`, which change with them: which lines a
+//! backslash joins to a `%` or `#` line, and where such a line may begin.
+//!
+//! [`format`](super::format) compares the pieces of its result with those of its input: every
+//! character except blanks and line ends must be in a piece, and other blanks between pieces must
+//! give the same pieces. It removes a byte order mark and each CR before LF first, and rejects
+//! malformed text, for which it suffices that nothing here panics.
 
-use super::tokens;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::lex;
 use crate::parse::lexer::TokenKind;
 
-/// The width to which a tab leads.
+/// The distance of tab stops: a tab ends at the next multiple.
 const TAB: usize = 8;
 
 /// The kind of a [`Piece`].
@@ -18,30 +26,37 @@ pub(super) enum PieceKind {
     Comment,
     /// `// ..`, up to the end of the line.
     LineComment,
-    /// Whole lines for other tools: `%` and `#` lines, and lines that `#if` excludes.
+    /// Text that formatting does not change: a `%` or `#` line, or lines that a condition
+    /// excludes, with their indentation.
     Lines,
 }
 
-/// A part of a text that formatting does not split.
+/// A part of a text that stays in one piece. Formatting may only indent the further lines of a
+/// comment anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece<'t> {
     pub(super) kind: PieceKind,
     pub(super) text: &'t str,
-    /// The number of line ends between the previous piece and this one. The first piece has one.
+    /// The number of line ends between the previous piece and this one; 1 for the first piece. From
+    /// it `layout` knows comments beside code (0) and blank lines (2 or more).
     pub(super) breaks: usize,
     /// The column at which the piece begins, with tabs expanded.
     pub(super) column: usize,
 }
 
-/// Returns the pieces of a text, in order. They contain everything except blanks.
+/// Returns the pieces of a text, in order. They contain everything except the blanks and line ends
+/// between them.
 pub(super) fn split(text: &str) -> Vec<Piece<'_>> {
+    let lexed = lex(text);
+    let excluded = lexed.inactive.iter().map(|found| found.lines.range());
     let mut splitter = Splitter {
         text,
+        excluded: excluded.collect(),
         pieces: Vec::new(),
         end: 0,
         first_on_line: true,
     };
-    for token in tokens(text) {
+    for token in lexed.tokens {
         let range = token.span.range();
         splitter.gap(range.start);
         splitter.push(PieceKind::Token(token.kind), range.start, range.end);
@@ -53,10 +68,12 @@ pub(super) fn split(text: &str) -> Vec<Piece<'_>> {
 
 struct Splitter<'t> {
     text: &'t str,
+    /// The lines that conditions exclude and that `gap` has not passed.
+    excluded: VecDeque<Range<usize>>,
     pieces: Vec<Piece<'t>>,
     /// The end of the last piece.
     end: usize,
-    /// Whether no token precedes on the line.
+    /// Whether no token precedes on the line. Comments do not count.
     first_on_line: bool,
 }
 
@@ -81,8 +98,8 @@ impl<'t> Splitter<'t> {
         let mut at = self.end;
         while let Some(next) = self.text[at..to].chars().next() {
             let rest = &self.text[at..to];
-            let (kind, length) = match next {
-                '\n' => {
+            let (kind, length) = match (next, self.excluded_until(at)) {
+                ('\n', _) => {
                     self.first_on_line = true;
                     at += 1;
                     continue;
@@ -91,25 +108,31 @@ impl<'t> Splitter<'t> {
                     at += next.len_utf8();
                     continue;
                 }
-                '%' | '#' if self.first_on_line => (PieceKind::Lines, directive(rest)),
-                _ => match comment(rest) {
-                    Some(found) => found,
-                    None => {
-                        // Lines that `#if` excludes are not XDR: they are not changed.
-                        at = self
-                            .end
-                            .max(self.text[..at].rfind('\n').map_or(0, |end| end + 1));
-                        (PieceKind::Lines, excluded(&self.text[at..to]))
-                    }
-                },
+                (_, Some(end)) => {
+                    // These lines are not XDR. They keep their indentation.
+                    let line = self.text[..at].rfind('\n').map_or(0, |end| end + 1);
+                    at = self.end.max(line);
+                    (PieceKind::Lines, self.text[at..end].trim_end().len())
+                }
+                ('%' | '#', None) if self.first_on_line => (PieceKind::Lines, directive(rest)),
+                _ => comment(rest).unwrap_or_else(|| (PieceKind::Lines, first_line(rest).len())),
             };
             self.push(kind, at, at + length);
             at += length;
         }
     }
+
+    /// Returns the end of the lines that a condition excludes, if `at` is in them.
+    fn excluded_until(&mut self, at: usize) -> Option<usize> {
+        while self.excluded.front().is_some_and(|lines| lines.end <= at) {
+            self.excluded.pop_front();
+        }
+        let lines = self.excluded.front()?;
+        lines.contains(&at).then_some(lines.end)
+    }
 }
 
-/// Returns the width of the start of a line.
+/// Returns the column after a text that begins at the start of a line.
 pub(super) fn width(text: &str) -> usize {
     text.chars().fold(0, |column, c| match c {
         '\t' => (column / TAB + 1) * TAB,
@@ -123,9 +146,13 @@ fn comment(text: &str) -> Option<(PieceKind, usize)> {
         let end = inner.find("*/")? + "/**/".len();
         return Some((PieceKind::Comment, end));
     }
-    let line = text.split('\n').next().unwrap_or_default();
     text.starts_with("//")
-        .then(|| (PieceKind::LineComment, line.trim_end().len()))
+        .then(|| (PieceKind::LineComment, first_line(text).len()))
+}
+
+/// Returns the first line of a text, without blanks at its end.
+fn first_line(text: &str) -> &str {
+    text.split('\n').next().unwrap_or_default().trim_end()
 }
 
 /// Returns the length of the directive at the start of a text, with the lines that a backslash
@@ -144,16 +171,4 @@ fn directive(text: &str) -> usize {
         length += line.len();
     }
     length
-}
-
-/// Returns the length of the lines before the next directive, without the last line end.
-fn excluded(text: &str) -> usize {
-    let mut length = 0;
-    for (at, line) in text.split_inclusive('\n').enumerate() {
-        if at > 0 && line.trim_start().starts_with(['%', '#']) {
-            break;
-        }
-        length += line.len();
-    }
-    text[..length].trim_end().len()
 }

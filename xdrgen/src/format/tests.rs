@@ -91,6 +91,15 @@ fn lines_for_other_tools_are_not_changed() {
 }
 
 #[test]
+fn comments_that_if_excludes_are_not_changed() {
+    let excluded = "#if 0\n     /* kept\n  as is */\n   int  b;\n#endif\n";
+    assert_formatted(
+        &format!("struct s {{ int a;\n{excluded}}};\n"),
+        &format!("struct s {{\n    int a;\n{excluded}}};\n"),
+    );
+}
+
+#[test]
 fn line_ends_and_byte_order_marks() {
     assert_formatted(
         "\u{feff}const A=1;\r\n/* a\r\n b */",
