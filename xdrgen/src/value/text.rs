@@ -1,11 +1,17 @@
-//! Renders trees as text: one line for each leaf, in columns. `xdrgen decode` prints this text for
-//! people, and the rendering of `json` for tools. The recursion relies on `MAX_TREE_DEPTH`.
+//! Renders trees as text for people: a line for each node, with the columns offset, name, type and
+//! value.
+//!
+//! `xdrgen decode` prints this text, and may append a line (`show` in its `decode.rs`), which relies
+//! on the line feed at the end of each line and repeats the width of the offsets. Tools read JSON
+//! (`json`), so the layout may change, together with snapshots and docs/guide.md. The recursion has
+//! no limit of its own: `decode` builds no tree deeper than `MAX_TREE_DEPTH`.
 
 use std::fmt;
 
 use super::{Node, Reading, Value};
 
-/// The maximum width of the columns of names and types. A longer entry does not widen its column.
+/// The maximum width of the columns of names and types, in characters. The widest entry within this
+/// maximum determines the width; a longer one is written in full and shifts the rest of its line.
 const MAX_WIDTH: usize = 40;
 
 /// The maximum number of bytes of an opaque to show.
@@ -14,13 +20,15 @@ const MAX_OPAQUE: usize = 16;
 /// The maximum number of bytes of a string to show.
 const MAX_STRING: usize = 60;
 
-/// Writes offset, name, type and value. A leaf is shown in full, except long opaques and strings; a
-/// union shows its discriminant, and a sequence the number of its elements.
+/// Writes a line for each node: its offset in the whole input, its name, its type and its value.
+/// The root has no name: its type is in that column. A leaf is shown in full, except long opaques and
+/// strings. The line of a union shows its discriminant, that of a sequence the number of its
+/// elements, and that of an optional its content.
 impl fmt::Display for Node<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut tree = Tree::default();
         tree.add(self.offset, 0, &self.ty, "", summary(&self.value));
-        tree.inside(1, &self.value);
+        tree.add_parts(1, &self.value);
         let width = |of: fn(&Line) -> &str| {
             tree.lines
                 .iter()
@@ -68,11 +76,12 @@ impl Tree {
 
     fn node(&mut self, level: usize, label: &str, node: &Node<'_>) {
         self.add(node.offset, level, label, &node.ty, summary(&node.value));
-        self.inside(level + 1, &node.value);
+        self.add_parts(level + 1, &node.value);
     }
 
-    /// Adds the lines of a value's parts.
-    fn inside(&mut self, level: usize, value: &Value<'_>) {
+    /// Adds the lines of a value's parts. Values of further kinds have no parts to show: `summary`
+    /// shows discriminants.
+    fn add_parts(&mut self, level: usize, value: &Value<'_>) {
         match value {
             Value::Struct(fields) => fields
                 .iter()
@@ -87,7 +96,7 @@ impl Tree {
                 }
             }
             // The content of an optional shares the line of its pointer.
-            Value::Optional(Some(node)) => self.inside(level, &node.value),
+            Value::Optional(Some(node)) => self.add_parts(level, &node.value),
             Value::TypedOpaque { readings, .. } => {
                 for reading in readings {
                     self.reading(level, reading, readings.len() > 1);
@@ -105,7 +114,7 @@ impl Tree {
         } else {
             String::new()
         };
-        let with = |text: String| {
+        let with_source = |text: String| {
             if text.is_empty() {
                 source.clone()
             } else {
@@ -119,9 +128,9 @@ impl Tree {
                     level,
                     &label,
                     &reading.ty,
-                    with(summary(&node.value)),
+                    with_source(summary(&node.value)),
                 );
-                self.inside(level + 1, &node.value);
+                self.add_parts(level + 1, &node.value);
             }
             // A default value has the offset of the line above.
             Ok(None) => {
@@ -131,7 +140,7 @@ impl Tree {
                     level,
                     &label,
                     &reading.ty,
-                    with("the default value".to_owned()),
+                    with_source("the default value".to_owned()),
                 );
             }
             Err(error) => self.add(
@@ -139,13 +148,13 @@ impl Tree {
                 level,
                 &label,
                 &reading.ty,
-                with(format!("malformed: {error}")),
+                with_source(format!("malformed: {error}")),
             ),
         }
     }
 }
 
-/// Returns the last column of a value's line.
+/// Returns what the last column shows for a value.
 fn summary(value: &Value<'_>) -> String {
     match value {
         Value::I32(number) => number.to_string(),
@@ -216,11 +225,13 @@ fn float(float: &impl fmt::Debug, nan: bool, bits: u64) -> String {
     }
 }
 
-/// Returns `rdma_proc = RDMA2_MSG (0)`, and the case if its name differs.
+/// Returns `rdma_proc = RDMA2_MSG (0)`, and the case if it is not written as the member's name or
+/// the number.
 fn union(name: &str, discriminant: &Value<'_>, case: &str, void: bool) -> String {
     let which = summary(discriminant);
     let same_name = match discriminant {
         Value::Enum { name, .. } => *name == case,
+        Value::U32(number) => number.to_string() == case,
         _ => which == case,
     };
     let case = match (same_name, case) {

@@ -174,3 +174,19 @@ fn special_floats_are_shown() {
         ("0.1".to_owned(), 0.1.into())
     );
 }
+
+#[test]
+fn text_shows_a_case_only_if_its_name_differs_from_the_discriminant() {
+    let schema = schema(
+        "const TEN = 10; union u switch (unsigned int n) { case 12: void; case TEN: void; };",
+    );
+    let shown = |bytes: &[u8]| {
+        let node = decode(&schema, &named(&schema, "u"), bytes, &Limits::DEFAULT).unwrap();
+        node.to_string()
+    };
+    assert_eq!(shown(&words(&[12])), "      0  u    n = 12 (0xc), void\n");
+    assert_eq!(
+        shown(&words(&[10])),
+        "      0  u    n = 10 (0xa), case TEN, void\n"
+    );
+}
