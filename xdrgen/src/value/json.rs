@@ -1,5 +1,9 @@
-//! Renders trees as JSON. Tools rely on the keys that [`Node::to_json`] documents, and on the names
-//! of `Value::kind`. The recursion relies on `MAX_TREE_DEPTH`.
+//! Renders trees as JSON.
+//!
+//! `xdrgen decode --format json` prints this for tools. They rely on the keys that
+//! [`Node::to_json`] documents, and on the names that `Value::kind` returns: a change of either is a
+//! change for users, and the doc comment changes with the code. The recursion has no limit of its
+//! own: `decode` builds no tree deeper than `MAX_TREE_DEPTH`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -8,28 +12,30 @@ use super::{Node, Reading, Value};
 impl Node<'_> {
     /// Renders the tree as JSON, on one line. Each node is an object with these keys:
     ///
-    /// - `name`: the name of a struct's field or of an arm's content; absent in other nodes
+    /// - `name`: the name of a struct's field, of a union's discriminant or of an arm's content;
+    ///   absent in other nodes
     /// - `type`, `offset`, `length`: as in [`Node`]
     /// - `kind`: `int`, `unsigned int`, `hyper`, `unsigned hyper`, `float`, `double`, `quadruple`,
     ///   `bool`, `enum`, `opaque`, `string`, `struct`, `union`, `array`, `list`, `optional` or
     ///   `empty`
     /// - `value`: a number, a boolean, a member's name, a string (with U+FFFD in place of invalid
     ///   UTF-8), hexadecimal digits of an opaque or a quadruple, an array of the nodes of a struct,
-    ///   an array or a list, the node of an optional, or null. Floats without a JSON number are
-    ///   `"NaN"`, `"inf"` and `"-inf"`.
+    ///   an array or a list, or the node of an optional or of a union's arm. It is null for an
+    ///   absent optional, a void arm, `empty`, and an `array` of elements with an encoded size of
+    ///   zero. Floats without a JSON number are `"NaN"`, `"inf"` and `"-inf"`.
     ///
-    /// Some kinds have more keys:
+    /// Some kinds have further keys:
     ///
     /// - `enum`: `number`
     /// - `string`, if it is not UTF-8: `bytes`, in hexadecimal
     /// - `array` of elements with an encoded size of zero: `count`
-    /// - `union`: `case`, `discriminant` (a node) and `value` (a node or null)
-    /// - `opaque` with overlays: `readings`, objects with `overlay`, `case`, `type`, and one of
-    ///   `content` (a node), `default` (true) and `error`
+    /// - `union`: `case`, and `discriminant` (a node)
+    /// - `opaque` that an overlay reads: `readings`, objects with `overlay`, `case` and `type` as in
+    ///   [`Reading`], and one of `content` (a node), `default` (true) and `error` (a message)
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Serialization cannot fail: all keys are strings, and the serializers here return no
-        // errors of their own.
+        // Serialization cannot fail: all keys are strings, and the `Serialize` implementations here
+        // return no errors of their own.
         serde_json::to_string(&NamedNode {
             name: None,
             node: self,
@@ -60,12 +66,13 @@ impl Serialize for NamedNode<'_> {
         map.serialize_entry("offset", &self.node.offset)?;
         map.serialize_entry("length", &self.node.length)?;
         map.serialize_entry("kind", self.node.value.kind())?;
-        value(&mut map, &self.node.value)?;
+        serialize_value(&mut map, &self.node.value)?;
         map.end()
     }
 }
 
-fn value<M: SerializeMap>(map: &mut M, value: &Value<'_>) -> Result<(), M::Error> {
+/// Writes `value` and the further keys of a kind.
+fn serialize_value<M: SerializeMap>(map: &mut M, value: &Value<'_>) -> Result<(), M::Error> {
     match value {
         Value::I32(number) => map.serialize_entry("value", number),
         Value::U32(number) => map.serialize_entry("value", number),
@@ -82,10 +89,13 @@ fn value<M: SerializeMap>(map: &mut M, value: &Value<'_>) -> Result<(), M::Error
             f64::from_bits(*bits).is_finite(),
         ),
         Value::Quadruple(bytes) => map.serialize_entry("value", &hexadecimal(bytes)),
-        Value::Bool(bool) => map.serialize_entry("value", bool),
-        Value::Enum { name, value } => {
+        Value::Bool(is_true) => map.serialize_entry("value", is_true),
+        Value::Enum {
+            name,
+            value: number,
+        } => {
             map.serialize_entry("value", name)?;
-            map.serialize_entry("number", value)
+            map.serialize_entry("number", number)
         }
         Value::Opaque(bytes) => map.serialize_entry("value", &hexadecimal(bytes)),
         Value::TypedOpaque { bytes, readings } => {
@@ -143,9 +153,9 @@ fn value<M: SerializeMap>(map: &mut M, value: &Value<'_>) -> Result<(), M::Error
 fn float<M: SerializeMap>(
     map: &mut M,
     float: &(impl Serialize + ToString),
-    finite: bool,
+    is_finite: bool,
 ) -> Result<(), M::Error> {
-    if finite {
+    if is_finite {
         map.serialize_entry("value", float)
     } else {
         map.serialize_entry("value", &float.to_string())

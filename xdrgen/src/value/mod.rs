@@ -57,7 +57,7 @@ pub use find::FindError;
 
 /// A value and its position in the input.
 ///
-/// `Display` writes the tree with one line for each leaf.
+/// `Display` writes the tree as text for people, with a line for each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node<'s> {
     /// The offset of the first byte in the input. The encoder ignores it.
