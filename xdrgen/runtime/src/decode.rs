@@ -1,8 +1,13 @@
-//! The trait of decodable types.
+//! The traits of decodable types, which generated code implements: [`Decode`], and [`Visit`] for
+//! some unions. Generated code also calls [`field`].
+//!
+//! All walks over a value (`decode`, `skip`, `visit`) must accept the same input, and charge the
+//! same levels and elements to the decoder. A lazy sequence keeps the bytes that one walk has
+//! accepted, and decodes them again without limits and without an error for its user.
 
 use crate::{Decoder, Explanation, Limits, Path, Result, Trace, Wire};
 
-/// A type that can be decoded from XDR. It borrows from the input if it has a lifetime.
+/// A type that can be decoded from XDR. A type with a lifetime borrows from the input.
 ///
 /// ```
 /// use xdrgen_runtime::{Decode, Limits, Text};
@@ -25,19 +30,22 @@ pub trait Decode<'a>: Wire + Sized {
     fn decode(d: &mut Decoder<'a>) -> Result<Self>;
 
     /// Advances past a value without building it. It must accept exactly the input that
-    /// [`decode`](Self::decode) accepts, because lazy sequences rely on that. A
-    /// [`PLAIN`](Wire::PLAIN) type advances by its length.
+    /// [`decode`](Self::decode) accepts within the same limits: lazy sequences decode what `skip`
+    /// has accepted, and [`explain`](Self::explain) calls `skip`. A [`PLAIN`](Wire::PLAIN) type
+    /// advances by its length. After an error the trace keeps the path of the wrong item.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
     fn skip<T: Trace>(d: &mut Decoder<'a>, trace: &mut T) -> Result<()>;
 
     /// Decodes `count` consecutive elements of an array into `items`. The caller has charged the
-    /// elements and reserved their bytes; this method calls [`Decoder::release_bytes`]. Types of a
-    /// fixed size implement it with one bounds check, so that the compiler can vectorize the loop.
+    /// elements to the limit ([`Decoder::charge_elements`]), unless the decoder has none, and may
+    /// have reserved `count` times [`MIN`](Wire::MIN) bytes ([`Decoder::reserve_bytes`]). Each
+    /// implementation releases these bytes ([`Decoder::release_bytes`]). Types of a fixed size
+    /// implement it with one bounds check, so that the compiler can vectorize the loop.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// As [`decode`](Self::decode). `items` may have received the elements before the wrong one.
     #[inline(always)]
     fn decode_all(d: &mut Decoder<'a>, count: u32, items: &mut impl Extend<Self>) -> Result<()> {
         for _ in 0..count {
@@ -60,7 +68,8 @@ pub trait Decode<'a>: Wire + Sized {
     /// Decodes all of `bytes`, within `limits`.
     ///
     /// # Errors
-    /// As [`from_bytes`](Self::from_bytes).
+    /// As [`from_bytes`](Self::from_bytes). `SizeLimit` if `bytes` is longer than
+    /// [`Limits::bytes`].
     #[inline(always)]
     fn from_bytes_with(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
         limits.check_len(bytes)?;
@@ -84,7 +93,8 @@ pub trait Decode<'a>: Wire + Sized {
     /// `bytes`.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// As [`decode`](Self::decode). `SizeLimit` if `bytes`, with the rest, is longer than
+    /// [`Limits::bytes`].
     #[inline(always)]
     fn from_prefix_with(bytes: &'a [u8], limits: &Limits) -> Result<(Self, &'a [u8])> {
         limits.check_len(bytes)?;
@@ -97,9 +107,9 @@ pub trait Decode<'a>: Wire + Sized {
     /// the field. Returns `None` if it does not fail.
     ///
     /// This is a second pass over the input, for a message that a person reads. It finds the first
-    /// wrong item in input order. Its offset may be greater than that of the error of the first
-    /// pass, and its kind may differ: decoding rejects a whole run of fields, or the count of an
-    /// owned sequence, as soon as the input is too short for all of it.
+    /// wrong item in input order. The offset of this item may be greater than that of the error of
+    /// the first pass, and the kind of error may differ: decoding rejects a whole run of fields, or
+    /// the count of an owned sequence, as soon as the input is too short for all of it.
     #[cold]
     fn explain(bytes: &'a [u8], limits: &Limits) -> Option<Explanation> {
         let mut path = Path::new();
@@ -112,8 +122,8 @@ pub trait Decode<'a>: Wire + Sized {
 }
 
 /// A type whose values are decoded for a visitor: the visitor gets their content, and no value is
-/// built. The compiler implements it for unions of which a struct has a sequence, with a trait of
-/// the union's for `V` that has a method for each arm.
+/// built. `xdrgen` implements it for unions of which a struct has a sequence. For such a union, it
+/// also generates a trait with a method for each arm, which `V` must implement.
 pub trait Visit<'a, V: ?Sized>: Decode<'a> {
     /// Decodes a value at the decoder's position, and passes its content to a visitor. It must
     /// accept exactly the input that [`decode`](Decode::decode) accepts, because lazy sequences
@@ -124,7 +134,8 @@ pub trait Visit<'a, V: ?Sized>: Decode<'a> {
     fn visit(d: &mut Decoder<'a>, visitor: &mut V) -> Result<()>;
 }
 
-/// Skips one field and reports its name to the trace. Generated code calls it for each field.
+/// Skips one field and reports its name to the trace. Generated code calls it for each field. After
+/// an error it does not leave the field: the path in the trace is that of the wrong item.
 ///
 /// # Errors
 /// As [`Decode::skip`].
