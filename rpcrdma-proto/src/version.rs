@@ -1,13 +1,16 @@
 //! Version negotiation (version-two-01, section 5).
 //!
-//! A requester that supports Version Two sends its first message in it, and the answer decides. A
-//! responder answers in the version of the call, and initiates no message in Version Two before it
-//! has received one (decision D7).
+//! A requester that supports Version Two sends its first message in Version Two, and the answer
+//! determines the version of the connection. A responder answers in the version of the call, and
+//! initiates no message in Version Two before it has received one (decision D7); `connection` has
+//! this rule.
 //!
 //! [`Negotiation::next`] is the table of a requester. docs/state-machines.md shows it, and a test
-//! compares both. `connection::session::connecting` creates the events. The engine does not use
-//! [`NegotiationEvent::Lost`] and [`Negotiation::threshold`]: the session remembers the peer
-//! itself, and `connection::params` has the thresholds.
+//! compares both. `connection::session` creates the events, but never [`NegotiationEvent::Lost`],
+//! and follows only [`NegotiationAction::Close`]: `decides_version` retransmits after
+//! `VersionOneOnly`, and `lost` fills its [`VersionCache`] if the state is `Probing` or Version One
+//! was chosen after a rejection. `connection::params` has the thresholds in use, not
+//! [`Negotiation::threshold`]. A change of these parts of the table must change the session, too.
 //!
 //! ```
 //! use rpcrdma_proto::version::{Negotiation, NegotiationAction, NegotiationEvent, Version};
@@ -60,8 +63,8 @@ impl Version {
     }
 }
 
-/// The inline threshold in bytes of the first message of a connection, and of all messages of
-/// Version One unless the peer has announced another (RFC 8166, section 3.3.3).
+/// The inline threshold in bytes of Version One, unless the peer has announced another (RFC 8166,
+/// section 3.3.3), and of Version Two until the version is settled (decision D8).
 pub const V1_INLINE_THRESHOLD: u32 = 1024;
 
 /// The inline threshold in bytes of Version Two, unless a property sets another (version-two-01,
@@ -79,20 +82,23 @@ pub enum Negotiation {
     One,
     /// Version Two is in use.
     Two,
-    /// The two ends have no version in common; the connection must be closed.
+    /// No version was negotiated: the two ends have none in common, or the connection was lost
+    /// before the answer. The connection is not used again.
     Failed,
 }
 
 /// An event of the version negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NegotiationEvent {
-    /// A message of Version Two is sent.
+    /// The first message was sent, in Version Two.
     Sent,
-    /// A message of Version Two that is no error arrived: a reply or an operation.
+    /// A message of Version Two that is no error arrived: a reply, or an operation of the protocol
+    /// such as the answer to a request for properties.
     Answered,
     /// `RDMA2_ERR_INVAL_OPTION` arrived: the peer supports Version Two, but not this operation.
     UnknownOperation,
-    /// An error arrived: the peer supports Version One, but not Version Two.
+    /// An error arrived: a version error whose range has Version One, or another error in Version One.
+    /// The peer supports Version One, but not Version Two.
     VersionOneOnly,
     /// A version error arrived whose range lacks Version One: no version is left (decision D8).
     NoCommonVersion,
@@ -105,8 +111,8 @@ impl NegotiationEvent {
     // spec: v2-5.2-b, v2-5.2-c
     #[must_use]
     pub const fn from_range(low: u32, high: u32) -> Self {
-        // The requester selects a version in the range. Version Two was rejected, even if the range
-        // has it.
+        // The requester selects a version in the range, but not Version Two again: the error has
+        // rejected it, even if the range contains it.
         if low <= 1 && high >= 1 {
             Self::VersionOneOnly
         } else {
@@ -168,8 +174,8 @@ impl Negotiation {
                 (Self::Failed, NegotiationAction::Close)
             }
             (Self::Probing, NegotiationEvent::Lost) => (Self::Failed, NegotiationAction::Remember),
-            // The negotiated version is fixed for the connection, so such an error ends only the
-            // call that it answers.
+            // The negotiated version is fixed for the connection: a version error after that ends
+            // only the call that it answers.
             (state, _) => (state, NegotiationAction::Nothing),
         }
     }
@@ -185,15 +191,15 @@ impl Negotiation {
         }
     }
 
-    /// Returns whether the version is negotiated. Until then one message may be in flight, whatever
-    /// was granted (version-two-01, section 5).
+    /// Returns whether the version is negotiated. Until then only one message may be in flight,
+    /// whatever number of credits was granted (version-two-01, section 5).
     #[must_use]
     pub const fn is_settled(self) -> bool {
         matches!(self, Self::One | Self::Two)
     }
 
-    /// Returns the inline threshold of the next message in bytes, given the threshold `one` of the
-    /// peer in Version One.
+    /// Returns the inline threshold of the next message in bytes, without properties of Version Two,
+    /// given the threshold `one` of the peer in Version One.
     // spec: v2-2.3-c, v2-5-d, v2-5.1-b, v2-5.2-f, v2-5.2-g
     #[must_use]
     pub const fn threshold(self, one: u32) -> u32 {
@@ -205,12 +211,13 @@ impl Negotiation {
     }
 }
 
-/// Remembers until a point in time that a peer does not support Version Two. The memory expires,
+/// Remembers, for a limited time, that a peer does not support Version Two. The memory expires,
 /// since the peer may be replaced by one that does.
 ///
 /// Times are the caller's, in microseconds from any beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct VersionCache {
+    /// The first point in time at which the peer is not remembered.
     until: u64,
 }
 
