@@ -1,15 +1,21 @@
 //! Procedures, and the limits of their replies.
 //!
-//! `xdrgen` (`emit::methods`) generates the implementations of [`Method`], and has a copy of
-//! [`MAX_REPLY_ITEMS`] (`check::reply_items`). A transport over RDMA provides no more memory than
-//! [`ReplyLimits`] says, so that a longer reply fails. `request` and `router` decide by the
-//! idempotence of a procedure about retransmission and the reply cache.
+//! `xdrgen` generates the implementations of [`Method`] (`emit::methods`), and has a copy of
+//! [`MAX_REPLY_ITEMS`] (`check::reply_items`). `call` passes the properties of a [`Method`] to a
+//! transport: by idempotence, `request` decides whether a call may be retransmitted. `router` decides
+//! by the same setting which replies a server caches; it reads `Dispatch::is_idempotent`.
+//!
+//! A transport over RDMA provides the memory for a reply before the call, by [`ReplyLimits`]. So they
+//! must be upper bounds: a longer reply fails. And their items must be in the order of the reply:
+//! each gets a Write chunk, and the responder matches chunks and items in order (RFC 8166, section
+//! 4.3.2.1).
 
 use std::fmt;
 
 use xdrgen_runtime::{Procedure, Wire};
 
-/// A procedure of a version of a program, by its numbers.
+/// A procedure of a version of a program, by its numbers. The name is for messages, but counts for
+/// equality: compare or index by the numbers where the name may be unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProcedureId {
     /// The program.
@@ -23,7 +29,7 @@ pub struct ProcedureId {
 }
 
 impl ProcedureId {
-    /// Returns the identity of a procedure with a type.
+    /// Returns the identity of the procedure that a generated type represents.
     #[must_use]
     pub const fn of<P: Procedure>() -> Self {
         Self {
@@ -52,26 +58,31 @@ impl fmt::Display for ProcedureId {
 
 /// The properties of a procedure for a client. Generated code implements this.
 pub trait Method: Procedure {
-    /// The results, in the owned shape.
+    /// The results, as a type that borrows nothing from the message.
     type Results: 'static;
 
     /// Whether a call may be executed twice without harm, and so may be retransmitted over another
     /// connection.
     const IDEMPOTENT: bool = false;
 
-    /// Returns the limits of the reply to a call.
+    /// Returns the limits of the reply to a call, which must be upper bounds. The default is for
+    /// results without items.
     fn reply_limits(_args: &Self::Args<'_>) -> ReplyLimits {
         ReplyLimits::new(<Self::Reply<'static> as Wire>::MAX.map(|max| max as u64))
     }
 
-    /// Converts results of a received message to the owned shape.
+    /// Converts results that may borrow from a received message.
     fn to_results(reply: Self::Reply<'_>) -> Self::Results;
 }
 
 /// The maximum number of items of one reply.
 pub const MAX_REPLY_ITEMS: usize = 8;
 
-/// The limits of a reply. A transport over RDMA provides memory for the reply before the call.
+/// The limits of the results in a reply, without the RPC header. A transport over RDMA provides
+/// memory for the reply before the call.
+///
+/// An item is an opaque or a string of the results that RDMA can place separately (`ddp` in the
+/// configuration of `xdrgen`). The items are added in the order of the reply.
 ///
 /// ```
 /// use oncrpc::ReplyLimits;
@@ -98,8 +109,8 @@ impl ReplyLimits {
         }
     }
 
-    /// Adds an item of at most `max` bytes. Items beyond [`MAX_REPLY_ITEMS`] are not counted: they
-    /// get no own memory.
+    /// Adds an item of at most `max` bytes. Items beyond [`MAX_REPLY_ITEMS`] are ignored: their
+    /// bytes have no memory of their own, and need a greater `inline_max`.
     #[must_use]
     pub const fn item(self, max: u32) -> Self {
         self.with(Some(max))
@@ -126,7 +137,8 @@ impl ReplyLimits {
         self.inline_max
     }
 
-    /// Returns the maximum size in bytes of each item; `None` if there is no bound.
+    /// Returns the maximum size in bytes of each item, in the order of the reply. An element is
+    /// `None` if the item has no bound.
     #[must_use]
     pub fn items(&self) -> &[Option<u32>] {
         self.items.get(..self.count).unwrap_or_default()
