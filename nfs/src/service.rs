@@ -146,8 +146,8 @@ impl<F: FileSystem> OnExport<F> {
         post_op(self.file_system().attributes(object).await.ok())
     }
 
-    /// Checks a name that is added or removed. The names `.` and `..` get an error specific to the
-    /// procedure.
+    /// Checks a name to add or to remove, and returns it with its directory. The name `.` gets the
+    /// error `dot`, and `..` the error `dot_dot`, which depend on the procedure.
     fn changed_name<'p>(
         &self,
         place: &'p UncheckedDirOp<'_>,

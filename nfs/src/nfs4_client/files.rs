@@ -1,8 +1,12 @@
-//! A client of one file system: names, attributes, and data. OPEN and delegations are in `opening`.
+//! The NFSv4.1 client on a session: names, attributes, and data. OPEN and delegations are in
+//! `opening`.
 //!
-//! Each operation is one COMPOUND by `Nfs4Session::compound`, which assigns slots and repeats a
-//! COMPOUND where this is safe. This module limits the data of a call to the message sizes of the
-//! session and checks results against their call. `ROOM` must cover all other bytes of a message.
+//! Each operation is one COMPOUND by `Nfs4Session::compound`, which assigns slots, and lets a server
+//! execute it twice only if `Nfs4Compound::classify` finds that harmless: with a GETATTR or READ
+//! before a WRITE it is not. The sizes of results that `add` and `on` get must be upper bounds, since
+//! over RDMA a longer reply fails. `ROOM` must be an upper bound, too: by it the data of a READ or
+//! WRITE fit in the messages of the session. `read_into` and `write_all` rely on the checks of counts
+//! in `read` and `write`. Only the server limits the number of operations of a COMPOUND.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,16 +34,16 @@ pub struct Nfs4Client<T> {
     max_read: u32,
     max_write: u32,
     lease_time: u32,
-    /// The number of opened files.
-    opens: AtomicU64,
+    /// The number of names of open-owners that were given out.
+    owners: AtomicU64,
 }
 
 /// The results of a READ.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Nfs4ReadPart {
-    /// The bytes. Over RDMA they are in the memory where the device placed them, unless they are
-    /// few.
+    /// The bytes. Over RDMA they stay where the device has placed them, without a copy, unless they
+    /// are few.
     pub data: Item<'static>,
     /// Whether the data reach the end of the file, or the offset is beyond it.
     pub eof: bool,
@@ -51,17 +55,18 @@ pub struct Nfs4ReadPart {
 pub struct Nfs4Written {
     /// The number of bytes that the server accepted.
     pub count: u32,
-    /// The stability level.
+    /// The stability level, at least that of the call.
     pub committed: StableHow4,
     /// The write verifier.
     pub verifier: Verifier4,
 }
 
-/// The bytes of a COMPOUND beside the data of its READ or WRITE: the RPC header with its
-/// credentials, PUTFH, and the fixed fields of READ and WRITE.
+/// The maximum bytes of a message beside the data of its READ or WRITE: the RPC header with
+/// credentials of 400 bytes, SEQUENCE, PUTFH, and the fixed fields of READ and WRITE. It must not
+/// exceed `OVERHEAD` of `session`, the requested excess of a message over `max_transfer`.
 const ROOM: u32 = 900;
 
-/// The maximum bytes of the path of a symbolic link.
+/// The maximum bytes of the path of a symbolic link for which a reply has memory.
 const MAX_LINK: u32 = 4096;
 
 impl<T: AsyncTransport> Nfs4Client<T> {
@@ -75,18 +80,18 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let mut results = session.compound(request).await?;
         let root = handle(&mut results)?;
         let found = attributes(&mut results)?;
-        let cut = |session: u32, server: Option<u64>| {
-            let server = server.and_then(|most| u32::try_from(most).ok());
-            let session = session.saturating_sub(ROOM).max(1);
-            session.min(server.unwrap_or(u32::MAX).max(1))
+        let max_data = |message: u32, attribute: Option<u64>| {
+            let in_message = message.saturating_sub(ROOM).max(1);
+            let by_server = attribute.and_then(|most| u32::try_from(most).ok());
+            in_message.min(by_server.unwrap_or(u32::MAX).max(1))
         };
         Ok(Self {
             root,
-            max_read: cut(session.limits().response, found.maxread),
-            max_write: cut(session.limits().request, found.maxwrite),
+            max_read: max_data(session.limits().response, found.maxread),
+            max_write: max_data(session.limits().request, found.maxwrite),
             lease_time: found.lease_time.unwrap_or(0),
             session,
-            opens: AtomicU64::new(0),
+            owners: AtomicU64::new(0),
         })
     }
 
@@ -106,8 +111,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
     /// Looks up each name of a path by one COMPOUND. Does not follow symbolic links.
     ///
     /// # Errors
-    /// Fails as LOOKUP does, and with NFS4ERR_TOO_MANY_OPS if the path has more names than the
-    /// maximum operations of a COMPOUND.
+    /// Fails as LOOKUP does, and with NFS4ERR_TOO_MANY_OPS if the LOOKUPs of the names and four
+    /// other operations exceed the maximum operations of a COMPOUND.
     pub async fn lookup_path(
         &self,
         dir: &owned::NfsFh4,
@@ -285,8 +290,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         Ok(())
     }
 
-    /// Commits written data to stable storage (COMMIT): `count` bytes, or all if it is 0. Returns
-    /// the write verifier.
+    /// Commits written data to stable storage (COMMIT): `count` bytes from `offset`, or all from
+    /// there if `count` is 0. Returns the write verifier.
     ///
     /// # Errors
     /// Fails as COMMIT does.
@@ -304,10 +309,10 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         take!(results, Commit, owned::NfsResop4::Commit(Commit4res::Ok(ok)) => ok.writeverf)
     }
 
-    /// Returns the path of a symbolic link (READLINK): at most 4096 bytes.
+    /// Returns the path of a symbolic link (READLINK).
     ///
     /// # Errors
-    /// Fails as READLINK does.
+    /// Fails as READLINK does. Over RDMA, the reply has memory for a path of 4096 bytes.
     pub async fn read_link(&self, link: &owned::NfsFh4) -> Result<Vec<u8>, Nfs4Error> {
         let mut request = Nfs4Compound::new();
         request.put_handle(link.as_borrowed()).read_link(MAX_LINK);
@@ -332,10 +337,10 @@ impl<T: AsyncTransport> Nfs4Client<T> {
 }
 
 impl<T> Nfs4Client<T> {
-    /// Returns the name of a new open-owner. The name contains the session, since other clients may
-    /// use the same client ID.
+    /// Returns the name of a new open-owner: no other has it, also of another client with the same
+    /// client ID, because the name contains the session.
     pub(super) fn next_owner(&self) -> [u8; 24] {
-        let number = self.opens.fetch_add(1, Relaxed);
+        let number = self.owners.fetch_add(1, Relaxed);
         let mut owner = [0; 24];
         let (session, rest) = owner.split_at_mut(16);
         session.copy_from_slice(&self.session.id());
@@ -349,7 +354,8 @@ impl<T> Nfs4Client<T> {
         &self.session
     }
 
-    /// Returns the session, to replace its transport.
+    /// Returns the session, to replace its transport. The client keeps the limits of this session:
+    /// create a client for another one.
     #[must_use]
     pub const fn session_mut(&mut self) -> &mut Nfs4Session<T> {
         &mut self.session
@@ -387,7 +393,8 @@ impl<T> Nfs4Client<T> {
     }
 }
 
-/// Takes the handle that GETFH returned.
+/// Takes the handle that GETFH returned. `opening` also calls this and `attributes` with the results
+/// up to an operation that failed.
 pub(super) fn handle(results: &mut Nfs4Results) -> Result<owned::NfsFh4, Nfs4Error> {
     let result = take!(results, Getfh, owned::NfsResop4::Getfh(result) => *result)?;
     match result {
@@ -402,7 +409,8 @@ pub(super) fn attributes(results: &mut Nfs4Results) -> Result<Nfs4Attributes, Nf
     Nfs4Attributes::decode(&ok.obj_attributes)
 }
 
-/// Returns a part of an item, which shares what the item shares.
+/// Returns a part of an item; empty if the range exceeds the item. If the item is a shared buffer,
+/// the part shares it, so that the transport sends from it without a copy.
 fn part<'s>(data: &'s Item<'_>, range: Range<usize>) -> Item<'s> {
     let part = match data.shared() {
         Some(shared) => shared.slice(range).map(Item::from),

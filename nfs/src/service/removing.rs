@@ -1,8 +1,11 @@
 //! REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.12 to 3.3.15).
 //!
-//! Each procedure must pass its names through `changed_name`, which rejects changes to a read-only
-//! export and the names `.` and `..`, with an error specific to the procedure. `find_both` of
-//! `service` has already rejected handles of two exports (NFS3ERR_XDEV).
+//! Each procedure must pass its names through `changed_name`: only this rejects a call on a
+//! read-only export (NFS3ERR_ROFS), a malformed name, and the names `.` and `..`, whose two errors
+//! depend on the procedure. The file system checks the permissions of the caller and the handles.
+//! For RENAME and LINK, `find_both` of `service` has rejected two handles of different exports
+//! (NFS3ERR_XDEV); nothing here checks that again. Results contain the wcc data of each directory on
+//! success and on failure; they are empty if a name was rejected.
 
 use super::{OnExport, UncheckedDirOp};
 use crate::caller::Caller;
@@ -21,9 +24,9 @@ impl<F: FileSystem> OnExport<F> {
         caller: &Caller,
         args: Remove3args<'_>,
     ) -> Remove3res {
-        let (place, mut wcc) = (UncheckedDirOp::new(args.object), Wcc::default());
-        let result = match self.changed_name(&place, Nfsstat3::Acces, Nfsstat3::Acces) {
-            Ok(name) => self.file_system().remove(caller, name, &mut wcc).await,
+        let (object, mut wcc) = (UncheckedDirOp::new(args.object), Wcc::default());
+        let result = match self.changed_name(&object, Nfsstat3::Acces, Nfsstat3::Acces) {
+            Ok(object) => self.file_system().remove(caller, object, &mut wcc).await,
             Err(status) => Err(status),
         };
         let dir_wcc = wcc.to_wire();
@@ -34,9 +37,12 @@ impl<F: FileSystem> OnExport<F> {
     }
 
     pub(super) async fn rmdir_results(&self, caller: &Caller, args: Rmdir3args<'_>) -> Rmdir3res {
-        let (place, mut wcc) = (UncheckedDirOp::new(args.object), Wcc::default());
-        let result = match self.changed_name(&place, Nfsstat3::Inval, Nfsstat3::Exist) {
-            Ok(name) => self.file_system().remove_dir(caller, name, &mut wcc).await,
+        let (object, mut wcc) = (UncheckedDirOp::new(args.object), Wcc::default());
+        let result = match self.changed_name(&object, Nfsstat3::Inval, Nfsstat3::Exist) {
+            Ok(object) => {
+                let fs = self.file_system();
+                fs.remove_dir(caller, object, &mut wcc).await
+            }
             Err(status) => Err(status),
         };
         let dir_wcc = wcc.to_wire();
@@ -86,12 +92,13 @@ impl<F: FileSystem> OnExport<F> {
     }
 
     pub(super) async fn link_results(&self, caller: &Caller, args: Link3args<'_>) -> Link3res {
-        let (file, place) = (FileHandle::from(args.file), UncheckedDirOp::new(args.link));
+        let (file, link) = (FileHandle::from(args.file), UncheckedDirOp::new(args.link));
         let mut wcc = Wcc::default();
-        let result = match self.changed_name(&place, Nfsstat3::Exist, Nfsstat3::Exist) {
-            Ok(name) => self.file_system().link(caller, &file, name, &mut wcc).await,
+        let result = match self.changed_name(&link, Nfsstat3::Exist, Nfsstat3::Exist) {
+            Ok(link) => self.file_system().link(caller, &file, link, &mut wcc).await,
             Err(status) => Err(status),
         };
+        // After the operation, so that they show the new number of links.
         let (file_attributes, linkdir_wcc) = (self.post_op(&file).await, wcc.to_wire());
         match result {
             Ok(()) => Link3res::Ok(Link3resok {
