@@ -83,7 +83,8 @@ impl<T: AsyncTransport> Nfs4Client<T> {
         let max_data = |message: u32, attribute: Option<u64>| {
             let in_message = message.saturating_sub(ROOM).max(1);
             let by_server = attribute.and_then(|most| u32::try_from(most).ok());
-            in_message.min(by_server.unwrap_or(u32::MAX).max(1))
+            let allowed = by_server.unwrap_or(u32::MAX).max(1);
+            in_message.min(allowed).min(session.max_transfer())
         };
         Ok(Self {
             root,
@@ -373,13 +374,15 @@ impl<T> Nfs4Client<T> {
         &self.root
     }
 
-    /// Returns the maximum bytes of a READ, which the session and the server limit.
+    /// Returns the maximum bytes of a READ, which the session, its configuration and the server
+    /// limit.
     #[must_use]
     pub const fn max_read(&self) -> u32 {
         self.max_read
     }
 
-    /// Returns the maximum bytes of a WRITE, which the session and the server limit.
+    /// Returns the maximum bytes of a WRITE, which the session, its configuration and the server
+    /// limit.
     #[must_use]
     pub const fn max_write(&self) -> u32 {
         self.max_write

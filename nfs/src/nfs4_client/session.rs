@@ -52,6 +52,8 @@ pub struct Nfs4Session<T> {
     client_id: Clientid4,
     minor_version: u32,
     limits: Nfs4SessionLimits,
+    /// The maximum bytes of data in a COMPOUND, by the configuration.
+    max_transfer: u32,
     slots: Arc<SlotTable>,
     /// The status flags of the last SEQUENCE.
     flags: AtomicU32,
@@ -118,6 +120,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             client_id: known.eir_clientid,
             minor_version: config.minor_version,
             limits,
+            max_transfer: config.max_transfer,
             slots,
             flags: AtomicU32::new(0),
             binding: Mutex::new(()),
@@ -406,6 +409,11 @@ impl<T> Nfs4Session<T> {
     #[must_use]
     pub const fn client_id(&self) -> Clientid4 {
         self.client_id
+    }
+
+    /// Returns the maximum bytes of data in a COMPOUND, by the configuration.
+    pub(super) const fn max_transfer(&self) -> u32 {
+        self.max_transfer
     }
 
     /// Returns the limits that the server granted.

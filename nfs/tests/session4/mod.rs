@@ -192,6 +192,19 @@ impl World {
 }
 
 #[test]
+fn no_call_transfers_more_than_the_maximum_of_the_configuration() {
+    run(async {
+        let world = Carrier::Loopback.world(16).await;
+        let channel = world.nfs.session().stubs().transport().clone();
+        let config = Nfs4Config::new("small", [3; 8]).max_transfer(8192);
+        let options = CallOptions::DEFAULT;
+        let session = Nfs4Session::new(channel, options, &config, &world.callbacks);
+        let nfs = Nfs4Client::new(session.await.unwrap()).await.unwrap();
+        assert_eq!((nfs.max_read(), nfs.max_write()), (8192, 8192));
+    });
+}
+
+#[test]
 fn files_are_written_and_read() {
     run(async {
         for carrier in ALL {
