@@ -203,7 +203,8 @@ pub(super) const MAX_UNBOUNDED_REPLY: u32 = 64 << 10;
 /// The length in bytes of the header of a reply with an empty verifier.
 const REPLY_HEADER: u32 = 24;
 
-/// Takes buffers for the items of a reply.
+/// Takes buffers for the first items of a reply, which the server writes in order (RFC 8166, section
+/// 4.3.2.1). So an item without a bound has none, and neither have those that follow it.
 ///
 /// # Errors
 /// Fails if no memory is available.
@@ -214,8 +215,8 @@ pub(super) fn result_buffers<D: Device>(
     if limits.items().is_empty() {
         return Ok(ArrayVec::new());
     }
-    let bounded = limits.items().iter().flatten();
-    let results = bounded.take(MAX_RESULTS).map(|max| pool.take(*max));
+    let bounded = limits.items().iter().map_while(|max| *max);
+    let results = bounded.take(MAX_RESULTS).map(|max| pool.take(max));
     results.collect()
 }
 
@@ -225,7 +226,9 @@ pub(super) fn max_reply(limits: &ReplyLimits, results: &[Buf], unbounded: u32) -
     let has_unbounded = limits.items().iter().any(Option::is_none);
     let inline = limits.inline_max().filter(|_| !has_unbounded);
     let inline = inline.unwrap_or(unbounded.into());
-    let items: u64 = results.iter().map(|buf| u64::from(buf.capacity())).sum();
+    let placed = results.iter().map(|buf| u64::from(buf.capacity()));
+    let others = limits.items().iter().skip(results.len()).flatten();
+    let items: u64 = placed.chain(others.map(|max| u64::from(*max))).sum();
     u32::try_from(inline.saturating_add(items))
         .unwrap_or(u32::MAX)
         .saturating_add(REPLY_HEADER)
@@ -329,6 +332,32 @@ mod tests {
             let data = only_registered(&items);
             assert_ne!(data.as_ptr(), item.as_ptr());
             assert_eq!(data[..], item.as_bytes()[..]);
+        }
+    }
+
+    /// The server matches items and chunks in order: a chunk of a later item would be used for an
+    /// item without a bound.
+    #[test]
+    fn no_item_behind_one_without_a_bound_has_a_buffer() {
+        let pool = pool();
+        let limits = ReplyLimits::new(Some(100));
+        for (limits, lengths, max) in [
+            (
+                limits.item(256).item(1024),
+                vec![256, 1024],
+                100 + 256 + 1024,
+            ),
+            (limits.unbounded_item().item(1024), vec![], 9000 + 1024),
+            (
+                limits.item(256).unbounded_item().item(1024),
+                vec![256],
+                9000 + 256 + 1024,
+            ),
+        ] {
+            let results = result_buffers(&pool, &limits).unwrap();
+            let capacities: Vec<u32> = results.iter().map(Buf::capacity).collect();
+            assert_eq!(capacities, lengths);
+            assert_eq!(max_reply(&limits, &results, 9000), max + REPLY_HEADER);
         }
     }
 }
