@@ -6,6 +6,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,19 +122,24 @@ impl Acceptor {
     }
 }
 
+/// The addresses of registered memory, which is never freed: LeakSanitizer finds it by them.
+static MEMORY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
 /// Memory that is registered until it is dropped.
 fn registered(
     device: &IwarpDevice,
     length: usize,
 ) -> (impl rpcrdma_verbs::provider::MemoryRegion, u64) {
     let memory = NonNull::from(Box::leak(vec![7u8; length].into_boxed_slice()));
+    let address = memory.cast::<u8>().as_ptr().addr();
+    MEMORY.lock().unwrap().push(address);
     let access = Access {
         remote_read: true,
         ..Access::LOCAL_WRITE
     };
     // SAFETY: the memory is never freed.
     let region = unsafe { device.register(memory.cast(), length, access) }.unwrap();
-    (region, memory.cast::<u8>().as_ptr().addr() as u64)
+    (region, address as u64)
 }
 
 /// A peer that reads as fast as this end sends does not keep the thread that polls.
