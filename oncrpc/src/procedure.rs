@@ -2,13 +2,13 @@
 //!
 //! `xdrgen` generates the implementations of [`Method`] (`emit::methods`), and has a copy of
 //! [`MAX_REPLY_ITEMS`] (`check::reply_items`). `call` passes the properties of a [`Method`] to a
-//! transport: by idempotence, `request` decides whether a call may be retransmitted. `router` decides
-//! by the same setting which replies a server caches; it reads `Dispatch::is_idempotent`.
+//! transport: by idempotence, `request` decides whether a call may be retransmitted. `router`
+//! decides by the same setting which replies a server caches; it reads `Dispatch::is_idempotent`.
 //!
-//! A transport over RDMA provides the memory for a reply before the call, by [`ReplyLimits`]. So they
-//! must be upper bounds: a longer reply fails. And their items must be in the order of the reply:
-//! each gets a Write chunk, and the responder matches chunks and items in order (RFC 8166, section
-//! 4.3.2.1).
+//! A transport over RDMA provides the memory for a reply before the call, by [`ReplyLimits`]. So
+//! they must be upper bounds: a longer reply fails. And their items must be in the order of the
+//! reply: each gets a Write chunk, and the responder matches chunks and items in order (RFC 8166,
+//! section 4.3.2.1).
 
 use std::fmt;
 

@@ -97,8 +97,8 @@ pub enum NegotiationEvent {
     Answered,
     /// `RDMA2_ERR_INVAL_OPTION` arrived: the peer supports Version Two, but not this operation.
     UnknownOperation,
-    /// An error arrived: a version error whose range has Version One, or another error in Version One.
-    /// The peer supports Version One, but not Version Two.
+    /// An error arrived: a version error whose range has Version One, or another error in Version
+    /// One. The peer supports Version One, but not Version Two.
     VersionOneOnly,
     /// A version error arrived whose range lacks Version One: no version is left (decision D8).
     NoCommonVersion,
@@ -198,8 +198,8 @@ impl Negotiation {
         matches!(self, Self::One | Self::Two)
     }
 
-    /// Returns the inline threshold of the next message in bytes, without properties of Version Two,
-    /// given the threshold `one` of the peer in Version One.
+    /// Returns the inline threshold of the next message in bytes, without properties of Version
+    /// Two, given the threshold `one` of the peer in Version One.
     // spec: v2-2.3-c, v2-5-d, v2-5.1-b, v2-5.2-f, v2-5.2-g
     #[must_use]
     pub const fn threshold(self, one: u32) -> u32 {

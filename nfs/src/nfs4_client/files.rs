@@ -1,12 +1,13 @@
 //! The NFSv4.1 client on a session: names, attributes, and data. OPEN and delegations are in
 //! `opening`.
 //!
-//! Each operation is one COMPOUND by `Nfs4Session::compound`, which assigns slots, and lets a server
-//! execute it twice only if `Nfs4Compound::classify` finds that harmless: with a GETATTR or READ
-//! before a WRITE it is not. The sizes of results that `add` and `on` get must be upper bounds, since
-//! over RDMA a longer reply fails. `ROOM` must be an upper bound, too: by it the data of a READ or
-//! WRITE fit in the messages of the session. `read_into` and `write_all` rely on the checks of counts
-//! in `read` and `write`. Only the server limits the number of operations of a COMPOUND.
+//! Each operation is one COMPOUND by `Nfs4Session::compound`, which assigns slots, and lets a
+//! server execute it twice only if `Nfs4Compound::classify` finds that harmless: with a GETATTR or
+//! READ before a WRITE it is not. The sizes of results that `add` and `on` get must be upper
+//! bounds, since over RDMA a longer reply fails. `ROOM` must be an upper bound, too: by it the data
+//! of a READ or WRITE fit in the messages of the session. `read_into` and `write_all` rely on the
+//! checks of counts in `read` and `write`. Only the server limits the number of operations of a
+//! COMPOUND.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -396,8 +397,8 @@ impl<T> Nfs4Client<T> {
     }
 }
 
-/// Takes the handle that GETFH returned. `opening` also calls this and `attributes` with the results
-/// up to an operation that failed.
+/// Takes the handle that GETFH returned. `opening` also calls this and `attributes` with the
+/// results up to an operation that failed.
 pub(super) fn handle(results: &mut Nfs4Results) -> Result<owned::NfsFh4, Nfs4Error> {
     let result = take!(results, Getfh, owned::NfsResop4::Getfh(result) => *result)?;
     match result {

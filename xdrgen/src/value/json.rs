@@ -1,8 +1,8 @@
 //! Renders trees as JSON.
 //!
 //! `xdrgen decode --format json` prints this for tools. They rely on the keys that
-//! [`Node::to_json`] documents, and on the names that `Value::kind` returns: a change of either is a
-//! change for users, and the doc comment changes with the code. The recursion has no limit of its
+//! [`Node::to_json`] documents, and on the names that `Value::kind` returns: a change of either is
+//! a change for users, and the doc comment changes with the code. The recursion has no limit of its
 //! own: `decode` builds no tree deeper than `MAX_TREE_DEPTH`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -30,7 +30,8 @@ impl Node<'_> {
     /// - `string`, if it is not UTF-8: `bytes`, in hexadecimal
     /// - `array` of elements with an encoded size of zero: `count`
     /// - `union`: `case`, and `discriminant` (a node)
-    /// - `opaque` that an overlay reads: `readings`, objects with `overlay`, `case` and `type` as in
+    /// - `opaque` that an overlay reads: `readings`, objects with `overlay`, `case` and `type` as
+    ///   in
     ///   [`Reading`], and one of `content` (a node), `default` (true) and `error` (a message)
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -1,10 +1,10 @@
 //! Renders trees as text for people: a line for each node, with the columns offset, name, type and
 //! value.
 //!
-//! `xdrgen decode` prints this text, and may append a line (`show` in its `decode.rs`), which relies
-//! on the line feed at the end of each line and repeats the width of the offsets. Tools read JSON
-//! (`json`), so the layout may change, together with snapshots and docs/guide.md. The recursion has
-//! no limit of its own: `decode` builds no tree deeper than `MAX_TREE_DEPTH`.
+//! `xdrgen decode` prints this text, and may append a line (`show` in its `decode.rs`), which
+//! relies on the line feed at the end of each line and repeats the width of the offsets. Tools read
+//! JSON (`json`), so the layout may change, together with snapshots and docs/guide.md. The
+//! recursion has no limit of its own: `decode` builds no tree deeper than `MAX_TREE_DEPTH`.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ const MAX_OPAQUE: usize = 16;
 const MAX_STRING: usize = 60;
 
 /// Writes a line for each node: its offset in the whole input, its name, its type and its value.
-/// The root has no name: its type is in that column. A leaf is shown in full, except long opaques and
-/// strings. The line of a union shows its discriminant, that of a sequence the number of its
+/// The root has no name: its type is in that column. A leaf is shown in full, except long opaques
+/// and strings. The line of a union shows its discriminant, that of a sequence the number of its
 /// elements, and that of an optional its content.
 impl fmt::Display for Node<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

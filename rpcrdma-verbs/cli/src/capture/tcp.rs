@@ -99,8 +99,8 @@ impl Direction {
         header.syn && self.first.is_some_and(|first| first != first_byte(header))
     }
 
-    /// Returns true if the stream has ended: all bytes before its FIN were captured, or the peer has
-    /// acknowledged the FIN, so that no other byte will appear in the capture.
+    /// Returns true if the stream has ended: all bytes before its FIN were captured, or the peer
+    /// has acknowledged the FIN, so that no other byte will appear in the capture.
     pub(super) fn has_ended(&self) -> bool {
         let Some(StreamEnd::Fin(end)) = self.end else {
             return false;
@@ -108,7 +108,8 @@ impl Direction {
         self.fin_acknowledged || self.next == Some(end)
     }
 
-    /// Takes an acknowledgement of the peer: missing bytes before it will not appear in the capture.
+    /// Takes an acknowledgement of the peer: missing bytes before it will not appear in the
+    /// capture.
     pub(super) fn acknowledged(&mut self, number: u32) -> Vec<StreamPart> {
         let mut parts = Vec::new();
         let after = |at: u32| u32::try_from(number.wrapping_sub(at).cast_signed()).unwrap_or(0);
