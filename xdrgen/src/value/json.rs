@@ -31,8 +31,7 @@ impl Node<'_> {
     /// - `array` of elements with an encoded size of zero: `count`
     /// - `union`: `case`, and `discriminant` (a node)
     /// - `opaque` that an overlay reads: `readings`, objects with `overlay`, `case` and `type` as
-    ///   in
-    ///   [`Reading`], and one of `content` (a node), `default` (true) and `error` (a message)
+    ///   in [`Reading`], and one of `content` (a node), `default` (true) and `error` (a message)
     #[must_use]
     pub fn to_json(&self) -> String {
         // Serialization cannot fail: all keys are strings, and the `Serialize` implementations here
