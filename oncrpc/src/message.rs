@@ -10,7 +10,8 @@
 use std::ops::Range;
 
 use xdrgen_runtime::{
-    Encode, ErrorKind, Item, ItemList, Matching, ReceivedItem, Result, SharedBytes, Sink,
+    Decode, Decoder, Encode, ErrorKind, Item, ItemList, Matching, Path, ReceivedItem, Result,
+    SharedBytes, Sink,
 };
 
 /// The body of an outgoing call or reply: the arguments or results, without the RPC header.
@@ -464,6 +465,15 @@ impl OutgoingReply {
         }
         copy
     }
+}
+
+/// Returns the path of the field that cannot be decoded; `None` if it is not a field that is wrong.
+/// The decoder is at the value, and knows the items that are not in the stream.
+#[cold]
+pub(crate) fn wrong_field<'a, T: Decode<'a>>(mut d: Decoder<'a>) -> Option<String> {
+    let mut path = Path::new();
+    T::skip(&mut d, &mut path).and_then(|()| d.finish()).err()?;
+    Some(path.to_string()).filter(|path| !path.is_empty())
 }
 
 /// Returns the number at a word of a message; `None` if the message is shorter.

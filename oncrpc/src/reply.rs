@@ -14,7 +14,7 @@ use xdrgen_runtime::{Decode, Decoder, ItemList, Limits};
 
 use crate::error::{CallError, CallErrorKind, Execution};
 use crate::header::{ReplyStatus, decode_reply};
-use crate::message::ReceivedMessage;
+use crate::message::{ReceivedMessage, wrong_field};
 use crate::metering::{self, CallOutcome, End};
 use crate::procedure::{Method, ProcedureId};
 use crate::span::record_status;
@@ -84,7 +84,6 @@ fn read_reply<P: Method, R>(
         };
         return Err(failed(CallErrorKind::Status(status), execution));
     }
-    let results = d.remaining();
     let decoded = P::Reply::decode(&mut d).and_then(|value| d.finish().map(|()| value));
     let counted = |value| {
         let procedure = const { &ProcedureId::of::<P>() };
@@ -92,11 +91,17 @@ fn read_reply<P: Method, R>(
         f(value)
     };
     decoded.map(counted).map_err(|error| {
-        let found = P::Reply::explain(results, &limits);
-        let path = found.map(|found| found.path().to_string());
-        let path = path.filter(|path| !path.is_empty());
+        let path = wrong_result::<P>(items);
         failed(CallErrorKind::Decode(error, path), Execution::Executed)
     })
+}
+
+/// Returns the path of the field of a reply's results that cannot be decoded.
+#[cold]
+fn wrong_result<P: Method>(items: &ItemList<'_>) -> Option<String> {
+    let mut d = Decoder::with_items(items, &Limits::DEFAULT).ok()?;
+    decode_reply(&mut d).ok()?;
+    wrong_field::<P::Reply<'_>>(d)
 }
 
 /// Counts a call whose reply has no results, and returns its error.

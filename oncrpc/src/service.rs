@@ -23,7 +23,7 @@ use crate::channel::Channel;
 use crate::error::{BackwardError, CallErrorKind};
 use crate::header::ReplyStatus;
 use crate::item_buf::{ItemAllocator, ItemBuf, ItemMemory};
-use crate::message::{OutgoingReply, ReceivedMessage};
+use crate::message::{OutgoingReply, ReceivedMessage, wrong_field};
 use crate::procedure::ProcedureId;
 use crate::protocol::AuthStat;
 
@@ -317,7 +317,6 @@ impl<'a> IncomingCall<'a> {
     /// at an item are put in place first.
     pub fn args<P: Procedure>(&self) -> Result<P::Args<'a>, RpcError> {
         let mut d = self.decoder.clone();
-        let args = d.remaining();
         let decoded = P::Args::decode(&mut d).and_then(|value| {
             d.finish()?;
             if !self.items.is_used_up() {
@@ -328,7 +327,7 @@ impl<'a> IncomingCall<'a> {
         match decoded {
             Ok(value) => Ok(value),
             Err(error) => self.args_in_place::<P>().unwrap_or_else(|| {
-                let path = path::<P>(args);
+                let path = wrong_field::<P::Args<'_>>(self.decoder.clone());
                 Err(RpcError::GarbageArgs(error, path))
             }),
         }
@@ -339,19 +338,16 @@ impl<'a> IncomingCall<'a> {
     #[cold]
     fn args_in_place<P: Procedure>(&self) -> Option<Result<P::Args<'a>, RpcError>> {
         let whole = self.whole.get_or_init(|| self.message.put_together());
+        let mut at_args = Decoder::with_limits(whole.as_deref()?, &Limits::DEFAULT).ok()?;
         // The header contains no item.
-        let args = whole.as_deref()?.get(self.decoder.offset()..)?;
+        at_args.advance(self.decoder.offset()).ok()?;
+        let mut d = at_args.clone();
+        let decoded = P::Args::decode(&mut d).and_then(|args| d.finish().map(|()| args));
         Some(
-            P::Args::from_bytes(args)
-                .map_err(|error| RpcError::GarbageArgs(error, path::<P>(args))),
+            decoded
+                .map_err(|error| RpcError::GarbageArgs(error, wrong_field::<P::Args<'_>>(at_args))),
         )
     }
-}
-
-/// Returns the path of the field that cannot be decoded.
-fn path<P: Procedure>(args: &[u8]) -> Option<String> {
-    let found = P::Args::explain(args, &Limits::DEFAULT)?;
-    Some(found.path().to_string()).filter(|path| !path.is_empty())
 }
 
 /// The results of a call, for generated code to encode.

@@ -15,6 +15,7 @@ mod lifetime;
 mod local;
 mod local_control;
 mod loopback;
+mod paths;
 mod rdma;
 mod rdma_at_most_once;
 mod rdma_control;
