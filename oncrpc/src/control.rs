@@ -310,7 +310,7 @@ impl ServerControl {
             accepted: counters.accepted.load(Relaxed),
             rejected: counters.rejected.load(Relaxed),
             calls: counters.ended_calls.load(Relaxed),
-            reached: counters.reached(),
+            reached: ReachedLimits(counters.reached()),
             ..ServerStats::default()
         };
         // An upgraded connection may be dropped here, which must not happen under the lock.
@@ -380,7 +380,24 @@ pub struct ServerStats {
     /// The number of bytes in flight, as [`ServerLimits::max_bytes`] counts them: arriving calls,
     /// calls in flight, and unsent replies.
     pub bytes: usize,
-    reached: [u64; Limit::ALL.len()],
+    reached: ReachedLimits,
+}
+
+/// How often each limit was reached.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct ReachedLimits([u64; Limit::ALL.len()]);
+
+/// Shows the limits that were reached, by the names of their settings.
+impl fmt::Debug for ReachedLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = Limit::ALL.iter().zip(&self.0);
+        let reached = all.filter(|(_, count)| **count > 0);
+        let mut map = f.debug_map();
+        for (limit, count) in reached {
+            map.key(&format_args!("{}", limit.name())).value(count);
+        }
+        map.finish()
+    }
 }
 
 impl ServerStats {
@@ -388,7 +405,7 @@ impl ServerStats {
     /// rejected, closed, or read later, or a handler is dropped.
     #[must_use]
     pub fn reached(&self, limit: Limit) -> u64 {
-        self.reached[limit as usize]
+        self.reached.0[limit as usize]
     }
 }
 

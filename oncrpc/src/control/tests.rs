@@ -44,6 +44,18 @@ fn connections_are_limited_in_all_and_per_peer() {
     assert_eq!(control.stats().connections, 0);
 }
 
+/// The names are those of the settings, as in `Limit::name` and the metrics.
+#[test]
+fn the_text_of_the_counters_names_the_limits_that_were_reached() {
+    let control = ServerControl::new(ServerLimits::new().max_connections(0));
+    let text = "reached: {} }";
+    assert!(format!("{:?}", control.stats()).ends_with(text));
+    control.admit(&request(1, 700)).unwrap_err();
+    control.admit(&request(1, 701)).unwrap_err();
+    let text = format!("{:?}", control.stats());
+    assert!(text.ends_with("reached: {max_connections: 2} }"), "{text}");
+}
+
 /// The calls of a connection count while it ends, too.
 #[test]
 fn the_number_of_calls_never_decreases() {
