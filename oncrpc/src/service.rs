@@ -30,15 +30,20 @@ use crate::protocol::AuthStat;
 /// The error of a handler.
 ///
 /// The operator `?` converts each type that implements [`std::error::Error`] into it: the caller
-/// gets SYSTEM_ERR, and the error is logged at `warn`.
+/// gets SYSTEM_ERR, and the error is logged at `warn`. [`RpcError::system`] does so for a text, and
+/// [`RpcError::garbage_args`] answers with GARBAGE_ARGS.
 ///
 /// ```
 /// use oncrpc::RpcError;
 ///
 /// fn size(path: &str) -> Result<u64, RpcError> {
+///     if path.is_empty() {
+///         return Err(RpcError::garbage_args("a path without a name"));
+///     }
 ///     Ok(std::fs::metadata(path)?.len())
 /// }
 /// assert!(matches!(size("/no/such/file"), Err(RpcError::System(_))));
+/// assert!(matches!(size(""), Err(RpcError::InvalidArgs(_))));
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
@@ -47,6 +52,8 @@ pub enum RpcError {
     ProcedureUnavailable,
     /// The arguments cannot be decoded: the error, and the path of the field.
     GarbageArgs(Error, Option<String>),
+    /// The handler does not accept the arguments, for this reason.
+    InvalidArgs(Box<dyn StdError + Send + Sync>),
     /// The server failed.
     System(Box<dyn StdError + Send + Sync>),
     /// The credentials do not suffice.
@@ -58,12 +65,55 @@ pub enum RpcError {
 }
 
 impl RpcError {
+    /// Returns the error of a server that failed: the caller gets SYSTEM_ERR, and the reason is
+    /// logged at `warn`. The reason is a text, or an error that `?` does not convert, such as
+    /// `anyhow::Error`.
+    ///
+    /// ```
+    /// use oncrpc::RpcError;
+    ///
+    /// fn stock(count: Option<u32>) -> Result<u32, RpcError> {
+    ///     count.ok_or_else(|| RpcError::system("the stock is not counted"))
+    /// }
+    /// assert_eq!(stock(None).unwrap_err().to_string(), "the stock is not counted");
+    ///
+    /// fn parse(text: &str) -> Result<u32, Box<dyn std::error::Error + Send + Sync>> {
+    ///     Ok(text.parse()?)
+    /// }
+    /// assert!(parse("x").map_err(RpcError::system).is_err());
+    /// ```
+    #[must_use]
+    pub fn system(reason: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::System(reason.into())
+    }
+
+    /// Returns the error of arguments that a handler does not accept: the caller gets GARBAGE_ARGS,
+    /// and the reason is logged at `info`. A client takes its call for one that was not executed:
+    /// the handler must return this before it changes anything.
+    ///
+    /// ```
+    /// use oncrpc::RpcError;
+    ///
+    /// fn half(number: u32) -> Result<u32, RpcError> {
+    ///     match number % 2 {
+    ///         0 => Ok(number / 2),
+    ///         _ => Err(RpcError::garbage_args(format!("{number} is odd"))),
+    ///     }
+    /// }
+    /// let text = "the arguments are not accepted: 7 is odd";
+    /// assert_eq!(half(7).unwrap_err().to_string(), text);
+    /// ```
+    #[must_use]
+    pub fn garbage_args(reason: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::InvalidArgs(reason.into())
+    }
+
     /// Returns the status of the reply; `None` for no reply.
     #[must_use]
     pub fn status(&self) -> Option<ReplyStatus> {
         Some(match self {
             Self::ProcedureUnavailable => ReplyStatus::ProcedureUnavailable,
-            Self::GarbageArgs(..) => ReplyStatus::GarbageArgs,
+            Self::GarbageArgs(..) | Self::InvalidArgs(_) => ReplyStatus::GarbageArgs,
             Self::System(_) | Self::DeadlineExceeded => ReplyStatus::SystemError,
             Self::Auth(stat) => ReplyStatus::AuthError(*stat),
             Self::NoReply => return None,
@@ -79,6 +129,7 @@ impl fmt::Display for RpcError {
             Self::GarbageArgs(error, Some(path)) => {
                 write!(f, "the arguments can't be decoded: {path}: {error}")
             }
+            Self::InvalidArgs(reason) => write!(f, "the arguments are not accepted: {reason}"),
             Self::System(error) => error.fmt(f),
             Self::Auth(stat) => write!(f, "the credentials do not suffice: {}", stat.name()),
             Self::NoReply => f.write_str("no reply"),

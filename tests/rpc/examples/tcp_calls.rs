@@ -39,7 +39,7 @@ impl echo1::Service for Echo {
 
     async fn read(&self, _: &Context, count: u32) -> Result<ReadResults<'_>, RpcError> {
         if count as usize != self.block.len() {
-            return Err(std::io::Error::other("another length").into());
+            return Err(RpcError::garbage_args("another length"));
         }
         let data = self.block.clone().into();
         Ok(owned::Block { data }.into())
