@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The number of bytes that an entry takes in addition to its reply.
+pub(super) const OVERHEAD: usize = 256;
+
 /// The settings of a [`ReplyCache`](super::ReplyCache).
 ///
 /// ```
@@ -65,10 +68,13 @@ impl ReplyCacheConfig {
 
     /// Returns the bounds of one of several shards.
     pub(super) fn of_shard(self, shards: usize) -> Self {
+        let max_bytes = self.max_bytes / shards;
+        // A longer reply would be evicted at once, and its call be executed again.
+        let max_reply = self.max_reply.min(max_bytes.saturating_sub(OVERHEAD));
         Self {
-            max_bytes: self.max_bytes / shards,
+            max_bytes,
             max_replies: self.max_replies / shards,
-            max_reply: self.max_reply.min(self.max_bytes / shards),
+            max_reply,
             ..self
         }
     }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use super::config::ReplyCacheConfig;
+use super::config::{OVERHEAD, ReplyCacheConfig};
 use crate::message::OutgoingReply;
 use crate::service::ConnectionStatus;
 
@@ -94,9 +94,6 @@ pub(super) enum Entry {
     /// The call was executed, and its reply was too large to keep.
     TooLarge,
 }
-
-/// The number of bytes that an entry takes in addition to its reply.
-pub(super) const OVERHEAD: usize = 256;
 
 /// The outcome of a call that was executed.
 pub(crate) enum Outcome {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use xdrgen_runtime::{Item, Matching, ReceivedItem, SharedBytes, Sink as _};
 
-use super::shard::{HashOfKey, OVERHEAD};
+use super::config::OVERHEAD;
+use super::shard::HashOfKey;
 use super::*;
 use crate::auth::Credentials;
 
@@ -68,6 +69,21 @@ fn execute(cache: &ReplyCache, key: Key, len: usize) {
 
 fn is_done(cache: &ReplyCache, key: Key) -> bool {
     matches!(cache.begin(key, None), Lookup::Done(Outcome::Reply(_)))
+}
+
+/// A reply that fills the cache with its overhead alone is too large. If it were evicted, its call
+/// would be executed again.
+#[test]
+fn a_reply_that_is_almost_as_large_as_the_cache_is_not_executed_again() {
+    let config = ReplyCacheConfig::new().max_bytes(5000).max_reply(5000);
+    for len in [5000 - OVERHEAD, 5001 - OVERHEAD, 4999, 5000, 6000] {
+        let cache = ReplyCache::new(config);
+        let key = key(&cache, 700, 5, b"call");
+        execute(&cache, key, len);
+        let known = cache.begin(key, None);
+        assert!(matches!(known, Lookup::Done(_)), "{len} bytes");
+        assert_eq!(is_done(&cache, key), len + OVERHEAD <= 5000, "{len} bytes");
+    }
 }
 
 /// A reply that is not kept: a retransmission may begin before the first execution is dropped.
