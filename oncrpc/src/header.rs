@@ -19,6 +19,9 @@ use crate::protocol::{
 /// PROG_MISMATCH.
 const MAX_REPLY_HEADER: usize = 32;
 
+/// The length in bytes of a call's header before its credential.
+pub(crate) const BEFORE_CREDENTIAL: usize = 24;
+
 /// The header of a reply to the call 0, with an empty verifier and results.
 const SUCCESS: [u8; 24] = {
     let mut bytes = [0; 24];
@@ -204,7 +207,7 @@ pub(crate) fn decode_call(bytes: &[u8], d: &mut Decoder<'_>) -> Result<CallHeade
     }
     let message = RpcMsg::decode(d);
     let Ok(RpcMsgBody::Call(body)) = message.map(|message| message.body) else {
-        return Err(answer(ReplyStatus::AuthError(AuthStat::AuthBadcred)));
+        return Err(answer(ReplyStatus::AuthError(malformed(bytes))));
     };
     let credentials =
         Credentials::decode(&body.cred).map_err(|stat| answer(ReplyStatus::AuthError(stat)))?;
@@ -217,9 +220,36 @@ pub(crate) fn decode_call(bytes: &[u8], d: &mut Decoder<'_>) -> Result<CallHeade
     })
 }
 
+/// Returns what is malformed in the header of a call: its credentials, or its verifier.
+#[cold]
+fn malformed(call: &[u8]) -> AuthStat {
+    let credentials = call.get(BEFORE_CREDENTIAL..).unwrap_or_default();
+    match OpaqueAuth::from_prefix(credentials) {
+        Ok(_) => AuthStat::AuthBadverf,
+        Err(_) => AuthStat::AuthBadcred,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// RFC 5531, section 9: AUTH_BADCRED is a bad credential, and AUTH_BADVERF a bad verifier.
+    #[test]
+    fn a_refusal_tells_a_bad_verifier_from_bad_credentials() {
+        let refusal = |auth: &[u32]| {
+            let words = [&[7, 0, 2, 1, 1, 1][..], auth].concat();
+            let call: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            decode_call(&call, &mut Decoder::new(&call)).unwrap_err()
+        };
+        let expected = |stat| Refusal::Answer(7, ReplyStatus::AuthError(stat));
+        let too_long = [&[0, 404][..], &[0; 101]].concat();
+        for bad in [&[][..], &[0], &[1, 4], &too_long, &[9, 1, 0x6162_6364]] {
+            let (cred, verf) = (refusal(bad), refusal(&[&[0, 0], bad].concat()));
+            assert_eq!(cred, expected(AuthStat::AuthBadcred), "{bad:?}");
+            assert_eq!(verf, expected(AuthStat::AuthBadverf), "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_successful_reply_is_that_of_the_generated_types() {

@@ -12,7 +12,7 @@ use xdrgen_runtime::{Decode as _, Decoder, Encode as _, Error, ErrorKind, Limits
 
 use crate::auth::Credentials;
 use crate::client_security::SecurityError;
-use crate::header::ReplyStatus;
+use crate::header::{BEFORE_CREDENTIAL, ReplyStatus};
 use crate::message::{Body, OutgoingReply, ReceivedMessage, padding, word};
 use crate::protocol::{
     AcceptedReplyData, CallBody, OpaqueAuth, RPC_VERSION, ReplyBody, RpcMsg, RpcMsgBody,
@@ -163,9 +163,6 @@ pub(crate) fn open(
         }
     }
 }
-
-/// The bytes of a call before its credential.
-const BEFORE_CREDENTIAL: usize = 24;
 
 /// Returns where the credential of a call ends.
 fn end_of(call: &CallBody<'_>) -> usize {
