@@ -90,6 +90,11 @@ pub enum CallErrorKind {
         /// The maximum size in bytes.
         max: u64,
     },
+    /// The reply exceeds the maximum size of the client.
+    ReplyTooLarge {
+        /// The maximum size in bytes.
+        max: u64,
+    },
     /// The server answered with an error.
     Status(ReplyStatus),
     /// The reply could not be decoded: the error, and the path of the field.
@@ -259,6 +264,7 @@ impl fmt::Display for CallErrorKind {
             Self::RunnerEnded(None) => f.write_str("the channel's runner has ended"),
             Self::RunnerEnded(Some(error)) => write!(f, "the channel's runner has ended: {error}"),
             Self::CallTooLarge { max } => write!(f, "the call exceeds {max} bytes"),
+            Self::ReplyTooLarge { max } => write!(f, "the reply exceeds {max} bytes"),
             Self::Status(status) => status.fmt(f),
             Self::Decode(error, None) => write!(f, "the reply can't be decoded: {error}"),
             Self::Decode(error, Some(path)) => {

@@ -49,9 +49,10 @@ impl Accepted {
             caller: Ok(caller.clone()),
             status: None,
         });
-        let backward = Backward::new(caller, submissions, config.max_backward_calls);
+        let (max_calls, max_record) = (config.max_backward_calls, config.max_record);
+        let backward = Backward::new(caller, submissions, max_calls, max_record);
         let handlers = Handlers::new(router, peer.clone());
-        let connection = Connection::new(handlers, backward, self.permit, config.max_record);
+        let connection = Connection::new(handlers, backward, self.permit, max_record);
         tracing::info!(%peer, "connected");
         let prepared = stream.and_then(|stream| {
             set_options(&stream, config.keepalive)?;

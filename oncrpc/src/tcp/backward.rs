@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::outbox::Outbox;
 use super::poll_once;
+use super::record::Record;
 use super::sending::{push_calls, take_reply, unsent};
 use crate::caller::CallerChannel;
 use crate::calls::Calls;
@@ -30,6 +31,8 @@ pub(crate) struct Backward {
     /// `None` after the channel to the client has ended.
     submissions: Option<Submissions>,
     calls: Calls,
+    /// The maximum size of a call and of a reply in bytes.
+    max_record: usize,
     /// Whether there are calls, for the reader of the connection.
     awaited: Arc<AtomicBool>,
 }
@@ -40,11 +43,13 @@ impl Backward {
         caller: Arc<CallerChannel>,
         submissions: Submissions,
         max_calls: usize,
+        max_record: usize,
     ) -> Self {
         Self {
             caller,
             submissions: Some(submissions),
             calls: Calls::new(max_calls),
+            max_record,
             awaited: Arc::default(),
         }
     }
@@ -71,7 +76,7 @@ impl Backward {
                 self.take(event);
             }
         }
-        push_calls(&mut self.calls, outbox);
+        push_calls(&mut self.calls, outbox, self.max_record);
         self.awaited.store(!self.calls.is_empty(), Relaxed);
     }
 
@@ -115,8 +120,8 @@ impl Backward {
     }
 
     /// Handles a reply. A reply to no open call is dropped: its call was cancelled.
-    pub(crate) fn answer(&mut self, record: Vec<u8>) {
-        if let Err(xid) = take_reply(&mut self.calls, record) {
+    pub(crate) fn answer(&mut self, record: Record) {
+        if let Err(xid) = take_reply(&mut self.calls, record, self.max_record) {
             tracing::debug!(peer = ?self.caller, ?xid, "a message is no reply to a call");
         }
     }

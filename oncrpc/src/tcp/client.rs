@@ -22,15 +22,15 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::dial::dial;
-use super::handlers::{HandlerOutput, Handlers};
+use super::handlers::Handlers;
 use super::outbox::Outbox;
-use super::sending::{is, push_calls, take_reply, unsent};
-use super::{KEEPALIVE, MAX_RECORD, poll_once, record};
+use super::record::{self, Record};
+use super::sending::{push_calls, push_reply, refuse, take_reply, unsent};
+use super::{KEEPALIVE, MAX_RECORD, poll_once};
 use crate::calls::{Calls, LossReason};
 use crate::channel::{Channel, ChannelEvent, Submission, Submissions};
 use crate::error::{BackwardError, CallErrorKind, Execution, Progress};
 use crate::loopback::wait;
-use crate::message::OutgoingReply;
 use crate::protocol::MsgType;
 use crate::router::{Programs, Router};
 use crate::service::{HandlerDeadline, Peer};
@@ -80,8 +80,12 @@ impl ClientConfig {
         Self { max_served, ..self }
     }
 
-    /// Sets the maximum size in bytes of a reply and of a backward call. A larger one closes the
-    /// connection.
+    /// Sets the maximum size in bytes of a message in either direction, with its header. A larger
+    /// call is not sent, and fails with [`CallTooLarge`]. A larger reply is discarded, and its call
+    /// fails with [`ReplyTooLarge`]. A larger backward call is answered with GARBAGE_ARGS.
+    ///
+    /// [`CallTooLarge`]: crate::CallErrorKind::CallTooLarge
+    /// [`ReplyTooLarge`]: crate::CallErrorKind::ReplyTooLarge
     #[must_use]
     pub const fn max_record(self, max_record: usize) -> Self {
         Self { max_record, ..self }
@@ -428,7 +432,7 @@ impl<P: Programs> Runner<P> {
             if self.take_submissions().await.is_err() {
                 return Ok(End);
             }
-            push_calls(&mut self.calls, &mut outbox);
+            push_calls(&mut self.calls, &mut outbox, max);
             if self.is_done() && handlers.is_empty() && outbox.is_empty() {
                 // All sent calls are answered.
                 writer.shutdown().await?;
@@ -443,14 +447,16 @@ impl<P: Programs> Runner<P> {
             // Received replies are handled first, so that calls are sent in one system call.
             tokio::select! {
                 biased;
-                served = handlers.next(), if !handlers.is_empty() => {
-                    self.reply(served, &mut outbox);
+                (xid, reply) = handlers.next(), if !handlers.is_empty() => {
+                    if let Some(reply) = reply {
+                        push_reply(&mut outbox, handlers.peer(), xid, &reply);
+                    }
                 }
                 (reader, record) = &mut reading => {
                     let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "closed by the server");
                     let record = record?.ok_or_else(closed)?;
-                    read += record.len();
-                    if is(&record, MsgType::Call) {
+                    read += record.kept().len();
+                    if record.is(MsgType::Call) {
                         self.serve(record, &mut handlers, &mut outbox).await?;
                     } else {
                         self.answer(record);
@@ -494,7 +500,7 @@ impl<P: Programs> Runner<P> {
     /// Begins to serve a call of the server.
     async fn serve(
         &mut self,
-        record: Vec<u8>,
+        record: Record,
         handlers: &mut Handlers<P>,
         outbox: &mut Outbox,
     ) -> io::Result<()> {
@@ -507,20 +513,18 @@ impl<P: Programs> Runner<P> {
             let text = format!("the server has more than {max} calls in flight");
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
+        let record = match record {
+            Record::Whole(record) => record,
+            Record::TooLong(head) => {
+                refuse(outbox, handlers.peer(), &head, self.config.max_record);
+                return Ok(());
+            }
+        };
         let begun = handlers.begin(record, HandlerDeadline::none(), || ());
-        if let Some(served) = begun.await {
-            self.reply(served, outbox);
+        if let Some((xid, Some(reply))) = begun.await {
+            push_reply(outbox, handlers.peer(), xid, &reply);
         }
         Ok(())
-    }
-
-    fn reply(&self, (xid, reply): HandlerOutput, outbox: &mut Outbox) {
-        let Some(OutgoingReply { header, body }) = reply else {
-            return;
-        };
-        if let Err(max) = outbox.push_reply(&header, &body) {
-            tracing::warn!(server = %self.server, xid, max, "a reply is too long");
-        }
     }
 
     /// Handles the events of the channel without waiting.
@@ -545,8 +549,8 @@ impl<P: Programs> Runner<P> {
     }
 
     /// Handles a record. A reply to no open call is dropped: its call was cancelled.
-    fn answer(&mut self, record: Vec<u8>) {
-        match take_reply(&mut self.calls, record) {
+    fn answer(&mut self, record: Record) {
+        match take_reply(&mut self.calls, record, self.config.max_record) {
             Ok(()) => self.delay = Duration::ZERO,
             Err(xid) => {
                 tracing::debug!(server = %self.server, ?xid, "a message is no reply to a call");

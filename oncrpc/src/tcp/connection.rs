@@ -28,10 +28,9 @@ use super::backward::Backward;
 use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
 use super::poll_once;
-use super::record::{self, Intake};
-use super::sending::is;
+use super::record::{self, Intake, Record};
+use super::sending::{push_reply, refuse};
 use crate::limits::Limit;
-use crate::message::OutgoingReply;
 use crate::permit::{CallPermit, ConnectionPermit, Step};
 use crate::protocol::MsgType;
 use crate::router::Programs;
@@ -266,10 +265,8 @@ impl<P: Programs> Connection<P> {
                 (reader, record) = &mut reading, if reads => {
                     match record? {
                         Some(record) => {
-                            let permit = self.permit.arrived(record.capacity());
                             let is_within = !limited.wait.is_beyond.load(Relaxed);
-                            let call = ReceivedCall { record, permit };
-                            self.take(call, side, is_within).await?;
+                            self.take(record, side, is_within).await?;
                         }
                         None => {
                             side = Side::Closed;
@@ -298,19 +295,44 @@ impl<P: Programs> Connection<P> {
     }
 
     /// Handles a record: a call, or a reply to a backward call.
-    async fn take(&mut self, call: ReceivedCall, side: Side, is_within: bool) -> io::Result<()> {
-        if is(&call.record, MsgType::Reply) {
-            self.backward.answer(call.record);
+    async fn take(&mut self, record: Record, side: Side, is_within: bool) -> io::Result<()> {
+        let permit = self.permit.arrived(record.kept().capacity());
+        if record.is(MsgType::Reply) {
+            self.backward.answer(record);
         } else if side == Side::Open {
-            let may_begin = is_within || self.permit.is_ready();
-            if may_begin && self.parked.calls.is_empty() {
-                self.begin(call).await;
-            } else {
-                self.park(call)?;
+            match record {
+                Record::Whole(record) => {
+                    let call = ReceivedCall { record, permit };
+                    return self.take_call(call, is_within).await;
+                }
+                Record::TooLong(head) => self.refuse(&head),
             }
         }
         // A draining server accepts no calls.
         Ok(())
+    }
+
+    /// Begins a call, or keeps it until the limits allow it.
+    async fn take_call(&mut self, call: ReceivedCall, is_within: bool) -> io::Result<()> {
+        let may_begin = is_within || self.permit.is_ready();
+        if !may_begin || !self.parked.calls.is_empty() {
+            return self.park(call);
+        }
+        self.begin(call).await;
+        Ok(())
+    }
+
+    /// Answers a call that is too long, which was discarded.
+    fn refuse(&mut self, head: &[u8]) {
+        self.permit.count_call();
+        self.turn += head.len();
+        refuse(
+            &mut self.outbox,
+            self.handlers.peer(),
+            head,
+            self.max_record,
+        );
+        self.count_outgoing();
     }
 
     /// Keeps a call until the limits allow to serve it.
@@ -353,11 +375,9 @@ impl<P: Programs> Connection<P> {
     }
 
     fn reply(&mut self, (xid, reply): HandlerOutput) {
-        if let Some(OutgoingReply { header, body }) = reply {
-            self.turn += body.len();
-            if let Err(max) = self.outbox.push_reply(&header, &body) {
-                tracing::warn!(peer = %self.handlers.peer(), xid, max, "a reply is too long");
-            }
+        if let Some(reply) = reply {
+            self.turn += reply.body.len();
+            push_reply(&mut self.outbox, self.handlers.peer(), xid, &reply);
         }
         self.count_outgoing();
     }

@@ -3,7 +3,8 @@
 //!
 //! An [`Intake`] decides when a record is read: servers apply their limits (`connection`), clients
 //! apply none. The memory of a record grows with the bytes that arrive, and not with the length
-//! that a peer claims. The future of `read_next` holds a part of a record: `connection` and
+//! that a peer claims. A message that is longer than the maximum is discarded, except for its
+//! beginning: `sending` and `connection` end its call by it, and no other call fails. The future of `read_next` holds a part of a record: `connection` and
 //! `client` pin it outside their loops, and keep it until the connection ends.
 
 use std::future::Future;
@@ -12,10 +13,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::time::{Instant, timeout_at};
 
 use super::poll_once;
+use crate::message::word;
+use crate::protocol::{MsgType, RPC_VERSION};
 
 /// The bit of a fragment's header that marks the last fragment.
 const LAST: u32 = 1 << 31;
@@ -27,6 +30,39 @@ const STEP: usize = 64 << 10;
 const BUFFER: usize = 16 << 10;
 /// Records up to this size in bytes fit the fixed minimum of a connection.
 const SHORT: usize = 8 << 10;
+
+/// The number of bytes of a record that is too long which are kept: with the largest verifier, a
+/// reply has its status in them (RFC 5531, section 9).
+const HEAD: usize = 424;
+/// The number of bytes that tell a message of this version of RPC from other data.
+const RECOGNIZED: usize = 12;
+
+/// A received record.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Record {
+    Whole(Vec<u8>),
+    /// The beginning of a message that is longer than the maximum. The rest was discarded.
+    TooLong(Vec<u8>),
+}
+
+impl Record {
+    /// Returns the bytes that were kept: all, or the beginning.
+    pub(crate) fn kept(&self) -> &Vec<u8> {
+        match self {
+            Self::Whole(bytes) | Self::TooLong(bytes) => bytes,
+        }
+    }
+
+    /// Returns true if it is a message of this type.
+    pub(crate) fn is(&self, message_type: MsgType) -> bool {
+        is(self.kept(), message_type)
+    }
+}
+
+/// Returns true if the beginning of a record is that of a message of this type.
+pub(crate) fn is(record: &[u8], message_type: MsgType) -> bool {
+    word(record, 1) == Some(message_type.value().cast_unsigned())
+}
 
 /// Controls when records are read, and into how much memory.
 pub(crate) trait Intake {
@@ -64,11 +100,11 @@ pub(crate) fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
 }
 
 /// Reads a record, and returns it with the reader, so that the future can own the reader.
-pub(crate) async fn read_next<R: AsyncRead + Unpin, I: Intake>(
+pub(crate) async fn read_next<R: AsyncBufRead + Unpin, I: Intake>(
     mut reader: R,
     max: usize,
     intake: I,
-) -> (R, io::Result<Option<Vec<u8>>>) {
+) -> (R, io::Result<Option<Record>>) {
     let record = read(&mut reader, max, &intake).await;
     (reader, record)
 }
@@ -76,13 +112,14 @@ pub(crate) async fn read_next<R: AsyncRead + Unpin, I: Intake>(
 /// Reads a record of at most `max` bytes. Returns `None` if the stream ends before a record.
 ///
 /// # Errors
-/// `InvalidData` if the record is longer; `UnexpectedEof` if the stream ends within it.
+/// `InvalidData` if the record is longer and no message of RPC; `UnexpectedEof` if the stream ends
+/// within it.
 // spec: rfc5531-11
-async fn read<R: AsyncRead + Unpin, I: Intake>(
+async fn read<R: AsyncBufRead + Unpin, I: Intake>(
     reader: &mut R,
     max: usize,
     intake: &I,
-) -> io::Result<Option<Vec<u8>>> {
+) -> io::Result<Option<Record>> {
     intake.ready().await;
     let mut record = Vec::new();
     let mut arrival = PartialRecord::new(intake);
@@ -94,15 +131,15 @@ async fn read<R: AsyncRead + Unpin, I: Intake>(
         first = false;
         let length = (header & !LAST) as usize;
         if length > max - record.len() {
-            let error = format!("a record is longer than {max} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            let head = discard(reader, max, header, record, &mut arrival).await?;
+            return Ok(Some(Record::TooLong(head)));
         }
         let is_last = header & LAST != 0;
         let end = record.len() + length;
         arrival.reserve(end, if is_last { end } else { max }).await;
         read_fragment(reader, length, &mut record, &mut arrival).await?;
         if is_last {
-            return Ok(Some(record));
+            return Ok(Some(Record::Whole(record)));
         }
     }
 }
@@ -137,6 +174,14 @@ impl<'i, I: Intake> PartialRecord<'i, I> {
         }
     }
 
+    /// Begins the record's time, unless it has begun. Returns when it ends.
+    fn start(&mut self) -> Option<Instant> {
+        let time = self.intake.time();
+        let start = || time.and_then(|time| Instant::now().checked_add(time));
+        self.deadline = self.deadline.or_else(start);
+        self.deadline
+    }
+
     /// Reads before the record's deadline. The time begins when only a part of the record has
     /// arrived.
     async fn within<T>(&mut self, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -144,10 +189,7 @@ impl<'i, I: Intake> PartialRecord<'i, I> {
         if let Poll::Ready(done) = poll_once(read.as_mut()).await {
             return done;
         }
-        let time = self.intake.time();
-        let start = || time.and_then(|time| Instant::now().checked_add(time));
-        self.deadline = self.deadline.or_else(start);
-        match self.deadline {
+        match self.start() {
             None => read.await,
             Some(deadline) => timeout_at(deadline, read)
                 .await
@@ -209,6 +251,62 @@ fn growth(len: usize, missing: usize) -> usize {
     if missing <= 2 * step { missing } else { step }
 }
 
+/// Discards the rest of a message that is longer than the maximum, from the fragment with this
+/// header on. Returns the beginning of the message.
+async fn discard<R: AsyncBufRead + Unpin, I: Intake>(
+    reader: &mut R,
+    max: usize,
+    mut header: u32,
+    mut head: Vec<u8>,
+    arrival: &mut PartialRecord<'_, I>,
+) -> io::Result<Vec<u8>> {
+    head.truncate(HEAD);
+    head.shrink_to_fit();
+    loop {
+        let mut length = (header & !LAST) as usize;
+        for end in [RECOGNIZED, HEAD] {
+            let kept = length.min(end.saturating_sub(head.len()));
+            read_fragment(reader, kept, &mut head, arrival).await?;
+            length -= kept;
+            let is_whole = length == 0 && header & LAST != 0;
+            if (is_whole || head.len() >= RECOGNIZED) && !is_message(&head) {
+                let error = format!("a record is longer than {max} bytes");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+        skip(reader, length, arrival).await?;
+        if header & LAST != 0 {
+            return Ok(head);
+        }
+        let next = read_header(reader, false, arrival).await?;
+        header = next.ok_or(io::ErrorKind::UnexpectedEof)?;
+    }
+}
+
+/// Returns true if the beginning of a record is that of a message of this version of RPC.
+fn is_message(head: &[u8]) -> bool {
+    let is_call = is(head, MsgType::Call) && word(head, 2) == Some(RPC_VERSION);
+    is_call || is(head, MsgType::Reply)
+}
+
+/// Skips bytes of a fragment.
+async fn skip<R: AsyncBufRead + Unpin, I: Intake>(
+    reader: &mut R,
+    mut length: usize,
+    arrival: &mut PartialRecord<'_, I>,
+) -> io::Result<()> {
+    while length > 0 {
+        let filled = async { reader.fill_buf().await.map(<[u8]>::len) };
+        let count = arrival.within(filled).await?.min(length);
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        reader.consume(count);
+        length -= count;
+    }
+    Ok(())
+}
+
 /// Returns the header of a record that is one fragment; `None` if it is too long for that.
 pub(crate) fn header(length: usize) -> Option<u32> {
     let length = Some(length).filter(|length| *length <= MAX_FRAGMENT)?;
@@ -230,7 +328,9 @@ mod tests {
             let mut reader = bytes;
             let mut records = Vec::new();
             while let Some(record) = read(&mut reader, max, &()).await? {
-                records.push(record);
+                records.push(match record {
+                    Record::Whole(record) | Record::TooLong(record) => record,
+                });
             }
             Ok(records)
         })
@@ -274,6 +374,18 @@ mod tests {
     }
 
     #[test]
+    fn the_beginning_of_a_long_message_is_kept() {
+        let reply = [7u32, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+        let reply = [&reply[..], &[9; 1000]].concat();
+        let marker = (1 << 31 | 1024u32).to_be_bytes();
+        let bytes = [&marker[..], &reply, &[0x80, 0, 0, 1, 5]].concat();
+        let records = read_all(&bytes, 1023).unwrap();
+        assert_eq!(records, [reply[..HEAD].to_vec(), vec![5]]);
+        let records = read_all(&bytes, 1024).unwrap();
+        assert_eq!(records, [reply, vec![5]]);
+    }
+
+    #[test]
     fn a_header_marks_the_last_fragment() {
         assert_eq!(header(5), Some(0x8000_0005));
         assert_eq!(header(1 << 31), None);
@@ -301,7 +413,7 @@ mod tests {
             let mut reader = buffered(Counting(&bytes, 0));
             for _ in 0..200 {
                 let record = read(&mut reader, 60, &()).await.unwrap();
-                assert_eq!(record.unwrap(), [7; 60]);
+                assert_eq!(record.unwrap(), Record::Whole(vec![7; 60]));
             }
             assert_eq!(reader.get_ref().1, 1);
         });

@@ -24,8 +24,9 @@ impl ServerConfig {
         }
     }
 
-    /// Sets the maximum size in bytes of a call and of a reply to a backward call. A larger one
-    /// closes its connection.
+    /// Sets the maximum size in bytes of a call and of a reply to a backward call, with its header,
+    /// and of a backward call. A larger call is answered with GARBAGE_ARGS, and is not executed. A
+    /// larger backward call is not sent, and a larger reply to one is discarded: the call fails.
     #[must_use]
     pub const fn max_record(self, max_record: usize) -> Self {
         Self { max_record, ..self }

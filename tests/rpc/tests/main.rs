@@ -24,6 +24,7 @@ mod rdma_retransmission;
 mod security;
 mod support;
 mod tcp;
+mod tcp_records;
 #[cfg(target_os = "linux")]
 mod tcp_system_calls;
 mod threads;

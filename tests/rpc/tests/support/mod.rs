@@ -44,6 +44,11 @@ impl Store {
     pub fn value(&self, key: &str) -> SharedBytes {
         self.values.lock().unwrap()[key].clone()
     }
+
+    /// Stores a value.
+    pub fn insert(&self, key: &str, value: SharedBytes) {
+        self.values.lock().unwrap().insert(key.to_owned(), value);
+    }
 }
 
 impl Service for Store {
