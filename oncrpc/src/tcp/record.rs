@@ -137,7 +137,8 @@ async fn read<R: AsyncBufRead + Unpin, I: Intake>(
         let is_last = header & LAST != 0;
         let end = record.len() + length;
         arrival.reserve(end, if is_last { end } else { max }).await;
-        read_fragment(reader, length, &mut record, &mut arrival).await?;
+        let room = if is_last { end } else { arrival.reserved };
+        read_fragment(reader, length, room, &mut record, &mut arrival).await?;
         if is_last {
             return Ok(Some(Record::Whole(record)));
         }
@@ -223,10 +224,11 @@ async fn read_header<R: AsyncRead + Unpin, I: Intake>(
     Ok(Some(u32::from_be_bytes(header)))
 }
 
-/// Appends the bytes of a fragment to a record.
+/// Appends the bytes of a fragment to a record, which may have memory for `room` bytes.
 async fn read_fragment<R: AsyncRead + Unpin, I: Intake>(
     reader: &mut R,
     length: usize,
+    room: usize,
     record: &mut Vec<u8>,
     arrival: &mut PartialRecord<'_, I>,
 ) -> io::Result<()> {
@@ -234,7 +236,7 @@ async fn read_fragment<R: AsyncRead + Unpin, I: Intake>(
     while record.len() < end {
         let missing = end - record.len();
         if record.len() == record.capacity() {
-            record.reserve_exact(growth(record.len(), missing));
+            record.reserve_exact(growth(record.len(), missing, room));
         }
         let mut rest = (&mut *reader).take(missing as u64);
         if arrival.within(rest.read_buf(record)).await? == 0 {
@@ -244,11 +246,14 @@ async fn read_fragment<R: AsyncRead + Unpin, I: Intake>(
     Ok(())
 }
 
-/// Returns the number of bytes by which the memory of a record grows.
-fn growth(len: usize, missing: usize) -> usize {
+/// Returns the number of bytes by which the memory of a record grows, which lacks so many bytes of
+/// a fragment.
+fn growth(len: usize, missing: usize, room: usize) -> usize {
     let step = STEP.max(3 * len);
     // A small rest is reserved at once, which saves another copy.
-    if missing <= 2 * step { missing } else { step }
+    let grown = if missing <= 2 * step { missing } else { step };
+    // If other fragments follow, the memory doubles: many short ones would be copied each time.
+    grown.max(len.min(room.saturating_sub(len)))
 }
 
 /// Discards the rest of a message that is longer than the maximum, from the fragment with this
@@ -266,7 +271,7 @@ async fn discard<R: AsyncBufRead + Unpin, I: Intake>(
         let mut length = (header & !LAST) as usize;
         for end in [RECOGNIZED, HEAD] {
             let kept = length.min(end.saturating_sub(head.len()));
-            read_fragment(reader, kept, &mut head, arrival).await?;
+            read_fragment(reader, kept, HEAD, &mut head, arrival).await?;
             length -= kept;
             let is_whole = length == 0 && header & LAST != 0;
             if (is_whole || head.len() >= RECOGNIZED) && !is_message(&head) {
@@ -371,6 +376,25 @@ mod tests {
     fn a_claimed_length_reserves_no_memory() {
         let error = read_all(&[0x7f, 255, 255, 255, 1], MAX_FRAGMENT).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    /// The memory of a record of short fragments is not copied for each.
+    #[test]
+    fn memory_grows_in_few_steps() {
+        let max = 4 << 20;
+        for size in [1, 4, 1000] {
+            let (mut len, mut memory, mut steps) = (0, 0, 0);
+            while len + size <= max {
+                let missing = len + size - memory.min(len + size);
+                if missing > 0 {
+                    memory += growth(memory, missing, max);
+                    steps += 1;
+                }
+                len += size;
+            }
+            assert!(memory <= max, "{memory} bytes for fragments of {size}");
+            assert!(steps <= 30, "{steps} steps for fragments of {size}");
+        }
     }
 
     #[test]
