@@ -90,10 +90,13 @@ impl Backward {
         };
         tokio::select! {
             event = event => self.take(event),
-            () = wait(self.calls.deadline()) => {
-                self.calls.expire(Instant::now(), unsent);
-            }
+            () = wait(self.calls.deadline()) => self.expire(),
         }
+    }
+
+    /// Fails the calls whose deadlines have passed.
+    pub(crate) fn expire(&mut self) {
+        self.calls.expire(Instant::now(), unsent);
     }
 
     fn take(&mut self, event: ChannelEvent) {

@@ -19,6 +19,7 @@ use socket2::SockRef;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::dial::dial;
@@ -438,10 +439,16 @@ impl<P: Programs> Runner<P> {
                 writer.shutdown().await?;
                 return Ok(End);
             }
-            if read >= READ_MOST && !outbox.is_empty() {
+            if read >= READ_MOST {
                 read = 0;
-                let written = poll_once(pin!(outbox.write(writer))).await;
-                self.sent(&mut outbox, written)?;
+                // The server may send without a pause: nothing below is then polled, and nothing
+                // else on this thread.
+                yield_now().await;
+                self.expire(&outbox);
+                if !outbox.is_empty() {
+                    let written = poll_once(pin!(outbox.write(writer))).await;
+                    self.sent(&mut outbox, written)?;
+                }
             }
             let deadline = self.calls.deadline();
             // Received replies are handled first, so that calls are sent in one system call.
@@ -455,7 +462,7 @@ impl<P: Programs> Runner<P> {
                 (reader, record) = &mut reading => {
                     let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "closed by the server");
                     let record = record?.ok_or_else(closed)?;
-                    read += record.kept().len();
+                    read += record::MARKER + record.kept().len();
                     if record.is(MsgType::Call) {
                         self.serve(record, &mut handlers, &mut outbox).await?;
                     } else {
@@ -471,12 +478,16 @@ impl<P: Programs> Runner<P> {
                         return Ok(end);
                     }
                 }
-                () = wait(deadline) => {
-                    let is_full = !outbox.is_empty();
-                    self.calls.expire(Instant::now(), |in_flight| unsent(in_flight || is_full));
-                }
+                () = wait(deadline) => self.expire(&outbox),
             }
         }
+    }
+
+    /// Fails the calls whose deadlines have passed, over a connection.
+    fn expire(&mut self, outbox: &Outbox) {
+        let is_full = !outbox.is_empty();
+        self.calls
+            .expire(Instant::now(), |in_flight| unsent(in_flight || is_full));
     }
 
     /// Returns true if no more calls follow, and all calls have ended.

@@ -298,6 +298,7 @@ impl<P: Programs> Connection<P> {
     async fn take(&mut self, record: Record, side: Side, is_within: bool) -> io::Result<()> {
         let permit = self.permit.arrived(record.kept().capacity());
         if record.is(MsgType::Reply) {
+            self.turn += record.kept().len();
             self.backward.answer(record);
         } else if side == Side::Open {
             match record {
@@ -309,6 +310,7 @@ impl<P: Programs> Connection<P> {
             }
         }
         // A draining server accepts no calls.
+        self.end_turn().await;
         Ok(())
     }
 
@@ -371,6 +373,8 @@ impl<P: Programs> Connection<P> {
             return consume_budget().await;
         }
         self.turn = 0;
+        // The reader comes before deadlines in each turn of the loop.
+        self.backward.expire();
         yield_now().await;
     }
 

@@ -14,6 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use super::poll_once;
@@ -31,6 +32,8 @@ const BUFFER: usize = 16 << 10;
 /// Records up to this size in bytes fit the fixed minimum of a connection.
 const SHORT: usize = 8 << 10;
 
+/// The size in bytes of a fragment's header.
+pub(crate) const MARKER: usize = 4;
 /// The number of bytes of a record that is too long which are kept: with the largest verifier, a
 /// reply has its status in them (RFC 5531, section 9).
 const HEAD: usize = 424;
@@ -183,6 +186,16 @@ impl<'i, I: Intake> PartialRecord<'i, I> {
         self.deadline
     }
 
+    /// Begins a fragment after the first. A peer that sends short fragments without a pause, which
+    /// are always there to be read, keeps neither the thread nor the record's deadline.
+    async fn begin_fragment(&mut self) -> io::Result<()> {
+        consume_budget().await;
+        match self.start() {
+            Some(deadline) if deadline <= Instant::now() => Err(self.intake.timed_out()),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads before the record's deadline. The time begins when only a part of the record has
     /// arrived.
     async fn within<T>(&mut self, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -205,7 +218,10 @@ async fn read_header<R: AsyncRead + Unpin, I: Intake>(
     first: bool,
     arrival: &mut PartialRecord<'_, I>,
 ) -> io::Result<Option<u32>> {
-    let mut header = [0; 4];
+    if !first {
+        arrival.begin_fragment().await?;
+    }
+    let mut header = [0; MARKER];
     let mut count = 0;
     while count < header.len() {
         let may_end = count == 0 && first;

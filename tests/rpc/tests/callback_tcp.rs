@@ -239,6 +239,31 @@ fn a_reconnected_client_is_called_again() {
     });
 }
 
+/// The deadline of a call holds, although the client sends without a pause.
+#[test]
+fn deadlines_hold_while_a_client_floods_its_server() {
+    run(async {
+        let server = serve(&ServerControl::default()).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &fail_call(1, WAITS)).await;
+        let client = client.into_std().unwrap();
+        client.set_nonblocking(false).unwrap();
+        let flood = std::thread::spawn({
+            let mut client = client.try_clone().unwrap();
+            move || {
+                let replies = [0x80, 0, 0, 8, 0, 0, 0, 5, 0, 0, 0, 1].repeat(10_000);
+                while std::io::Write::write_all(&mut client, &replies).is_ok() {}
+            }
+        });
+        let result = tokio::time::timeout(Duration::from_secs(10), server.mirror.result());
+        let error = result.await.unwrap().unwrap_err();
+        let text = "not done within 50ms: no reply";
+        assert_error(&error, text, Execution::Unknown);
+        client.shutdown(std::net::Shutdown::Both).unwrap();
+        flood.join().unwrap();
+    });
+}
+
 /// Neither end stops before the calls in progress are answered.
 #[test]
 fn both_ends_drain() {

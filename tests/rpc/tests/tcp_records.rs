@@ -1,6 +1,6 @@
 //! Records over TCP that are too long, or that arrive in many fragments.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,10 +13,13 @@ use oncrpc::{CallError, Context, Execution, Limit, Router, RpcError, ServerContr
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// The maximum size of a record in most of these tests.
 const MAX: usize = 1000;
+
+/// A record with the beginning of a reply to no call.
+const REPLY: [u8; 12] = [0x80, 0, 0, 8, 0, 0, 0, 5, 0, 0, 0, 1];
 
 /// Returns a GARBAGE_ARGS (RFC 5531, section 9).
 fn garbage_args(xid: u32) -> Vec<u8> {
@@ -218,5 +221,87 @@ fn long_backward_messages_fail_their_calls() {
         assert_error(&errors[0], text, Execution::NotExecuted);
         let text = "the reply exceeds 10000 bytes";
         assert_error(&errors[1], text, Execution::Executed);
+    });
+}
+
+/// Counts its turns on the thread of a test.
+fn turns() -> Arc<AtomicU64> {
+    let turns = Arc::new(AtomicU64::new(0));
+    let counted = turns.clone();
+    tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    turns
+}
+
+/// Returns how many turns another task has on the thread of a server until it has read these
+/// bytes, which precede a call.
+fn turns_during(bytes: Vec<u8>) -> u64 {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = serve_with(ServerConfig::new(), &ServerControl::default()).await;
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(1 << 20).unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
+        let bytes = [&bytes[..], &[0x80, 0, 0, 44], &fail_call(7, 9)].concat();
+        exchange(&mut stream, &fail_call(6, 9)).await;
+        // All is in the buffers of the system before the server reads.
+        let stream = stream.into_std().unwrap();
+        let written = std::io::Write::write(&mut &stream, &bytes).unwrap();
+        assert_eq!(written, bytes.len());
+        let mut stream = TcpStream::from_std(stream).unwrap();
+        let turns = turns();
+        read_record(&mut stream).await;
+        turns.load(Relaxed)
+    })
+}
+
+/// A peer that sends without a pause, what takes no time each, does not keep the thread.
+#[test]
+fn short_messages_and_fragments_leave_time_to_others() {
+    let fragments = [0, 0, 0, 0].repeat(50_000);
+    let turns = turns_during(fragments);
+    assert!(turns >= 50, "{turns} turns during fragments without bytes");
+    let turns = turns_during(REPLY.repeat(15_000));
+    assert!(turns >= 50, "{turns} turns during replies to no call");
+}
+
+/// Fragments without bytes are no progress.
+#[test]
+fn a_record_of_empty_fragments_has_to_end_in_time() {
+    run(async {
+        let limits = ServerLimits::new().transfer_time(Some(Duration::from_millis(100)));
+        let control = ServerControl::new(limits);
+        let server = serve_with(ServerConfig::new(), &control).await;
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let fragments = [0, 0, 0, 0].repeat(10_000);
+        while stream.write_all(&fragments).await.is_ok() {}
+        assert_eq!(control.stats().reached(Limit::TransferTime), 1);
+    });
+}
+
+/// The deadline of a call holds, although a server sends without a pause.
+#[test]
+fn deadlines_hold_while_a_server_floods_its_client() {
+    run(async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let flood = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let replies = REPLY.repeat(10_000);
+            while std::io::Write::write_all(&mut stream, &replies).is_ok() {}
+        });
+        let kv = Client::new(connect(&address).await.unwrap());
+        let error = kv.fail(&9).timeout(Duration::from_millis(50));
+        let error = tokio::time::timeout(Duration::from_secs(10), error);
+        let error = error.await.unwrap().unwrap_err();
+        let text = "not done within 50ms: no reply";
+        assert_error(&error, text, Execution::Unknown);
+        kv.transport().shutdown();
+        flood.join().unwrap();
     });
 }
