@@ -194,6 +194,15 @@ impl Calls {
         }
     }
 
+    /// Records that the server may get each call in flight.
+    pub(crate) fn set_all_sent(&mut self) {
+        for id in self.in_flight.values() {
+            if let Some(call) = self.calls.get_mut(id) {
+                call.submission.set_sent(true);
+            }
+        }
+    }
+
     fn unused_xid(&mut self) -> u32 {
         loop {
             let xid = self.next_xid;

@@ -105,7 +105,7 @@ impl Backward {
             ChannelEvent::Cancelled(id) => self.calls.cancel(id),
             // The channel accepts no more calls, and those that are open go on.
             ChannelEvent::Drain => {}
-            ChannelEvent::Shutdown => self.end(&CallErrorKind::Shutdown),
+            ChannelEvent::Shutdown => self.end(&CallErrorKind::Shutdown, true),
         }
     }
 
@@ -129,18 +129,22 @@ impl Backward {
         }
     }
 
-    /// Fails all calls, those in flight and those that are made later, because the client's side of
-    /// the connection has ended.
-    pub(crate) fn lose_connection(&mut self, error: Option<&io::Error>) {
+    /// Fails all calls, those in flight and those that are made later, because the connection has
+    /// ended: with an error, or because the client has ended its side. `sends` tells whether the
+    /// outbox is still sent.
+    pub(crate) fn lose_connection(&mut self, error: Option<&io::Error>, sends: bool) {
         let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "closed by the client");
         let error = match error {
             Some(error) => io::Error::new(error.kind(), error.to_string()),
             None => closed(),
         };
-        self.end(&CallErrorKind::ConnectionLost(Arc::new(error)));
+        self.end(&CallErrorKind::ConnectionLost(Arc::new(error)), sends);
     }
 
-    fn end(&mut self, kind: &CallErrorKind) {
+    fn end(&mut self, kind: &CallErrorKind, sends: bool) {
+        if sends {
+            self.calls.set_all_sent();
+        }
         self.calls.fail_all(kind);
         self.close(kind.clone());
     }
@@ -149,5 +153,69 @@ impl Backward {
         if let Some(submissions) = self.submissions.take() {
             submissions.close(kind);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Body;
+    use crate::procedure::{ProcedureId, ReplyLimits};
+    use crate::request::{Request, Resend};
+    use crate::transport::AsyncTransport as _;
+
+    fn request() -> Request {
+        Request {
+            procedure: ProcedureId {
+                program: 1,
+                version: 1,
+                number: 1,
+                name: "READ",
+            },
+            credentials: None,
+            security: None,
+            body: Body::new(),
+            limits: ReplyLimits::new(None),
+            timeout: None,
+            is_idempotent: false,
+            resend: Resend::default(),
+            wait_for_connection: true,
+            span: None,
+        }
+    }
+
+    /// Returns whether two calls were executed that end with the channel: one is in the outbox, and
+    /// one is queued.
+    async fn executions(end: impl FnOnce(&mut Backward, &CallerChannel)) -> [Execution; 2] {
+        let (caller, submissions) = CallerChannel::new(1, "client", None);
+        let mut backward = Backward::new(caller.clone(), submissions, 1, 1000);
+        let channel = caller.take();
+        let calls = [channel.call(request()), channel.call(request())];
+        let mut outbox = Outbox::default();
+        backward.begin_calls(&mut outbox).await;
+        assert!(!outbox.is_empty());
+        end(&mut backward, &caller);
+        backward.begin_calls(&mut outbox).await;
+        let mut executions = [Execution::Executed; 2];
+        for (call, execution) in calls.into_iter().zip(&mut executions) {
+            *execution = call.await.unwrap_err().execution();
+        }
+        executions
+    }
+
+    /// A client that has ended its side still receives what is in the outbox, and may execute it.
+    #[test]
+    fn a_call_that_is_still_sent_may_be_executed() {
+        use Execution::{NotExecuted, Unknown};
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let ended = executions(|backward, _| backward.lose_connection(None, true));
+            assert_eq!(ended.await, [Unknown, NotExecuted]);
+            let ended = executions(|_, caller| caller.take().shutdown());
+            assert_eq!(ended.await, [Unknown, NotExecuted]);
+            let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+            let ended = executions(|backward, _| backward.lose_connection(Some(&reset), false));
+            assert_eq!(ended.await, [NotExecuted, NotExecuted]);
+        });
     }
 }

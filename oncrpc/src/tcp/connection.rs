@@ -219,7 +219,7 @@ impl<P: Programs> Connection<P> {
                 Err(io::Error::new(kind, "the server shuts down"))
             }
         };
-        self.backward.lose_connection(ended.as_ref().err());
+        self.backward.lose_connection(ended.as_ref().err(), false);
         ended
     }
 
@@ -270,7 +270,7 @@ impl<P: Programs> Connection<P> {
                         }
                         None => {
                             side = Side::Closed;
-                            self.backward.lose_connection(None);
+                            self.backward.lose_connection(None, true);
                             continue;
                         }
                     }
