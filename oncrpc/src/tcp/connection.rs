@@ -6,7 +6,7 @@
 //! the reader holds a part of a record, and lives as long as the loop; its place in a queue for the
 //! limits is in `LimitedIntake`, as a draining connection that reads no more must leave the queue.
 //! Each received call has a permit, from its last byte to its end. A draining connection accepts no
-//! call, and ends when the accepted ones are answered.
+//! call. When the accepted ones are answered, it ends its side, and waits until the client does.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
 use tokio::task::{consume_budget, yield_now};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::backward::Backward;
 use super::handlers::{HandlerOutput, Handlers};
@@ -40,6 +40,9 @@ const FLUSH: usize = 64 << 10;
 
 /// The number of bytes of calls and replies after which the task yields to other connections.
 const TURN: usize = 64 << 10;
+
+/// The maximum time for which a drained connection waits until its client closes it.
+const LINGER: Duration = Duration::from_secs(2);
 
 pub(crate) struct Connection<P> {
     permit: Arc<ConnectionPermit>,
@@ -245,7 +248,11 @@ impl<P: Programs> Connection<P> {
                 Side::Closed => false,
             };
             if side != Side::Open && !reads && self.is_done() {
-                return writer.shutdown().await;
+                writer.shutdown().await?;
+                if side == Side::Drains {
+                    linger(writer.as_ref()).await;
+                }
+                return Ok(());
             }
             let time = self.permit.transfer_time();
             // Received calls are served first, so that their replies are sent in one system call.
@@ -411,6 +418,25 @@ impl<P: Programs> Connection<P> {
         }
         self.count_outgoing();
     }
+}
+
+/// Discards what a client sends that does not know of the drain yet, until it closes the connection.
+/// If a socket is closed before all is read, the system resets the connection, and replies that the
+/// client has not received yet are lost.
+async fn linger(stream: &TcpStream) {
+    let discards = async {
+        loop {
+            consume_budget().await;
+            stream.readable().await?;
+            match stream.try_read(&mut [0; 4096]) {
+                Ok(0) => return Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    };
+    // An error is the end of the connection, too.
+    let _: Result<io::Result<()>, _> = timeout(LINGER, discards).await;
 }
 
 /// Waits until a deadline, which is set to this time from now if there is none; for ever without a

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::tcp::{exchange, fail_call, read_record, send_record, serve_with};
-use crate::support::{Store, assert_error, key, put, run, until};
+use crate::support::tcp::{exchange, fail_call, get_call, read_record, send_record, serve_with};
+use crate::support::{Store, assert_error, found, key, put, run, until};
 use kv1::{Client, GetResults, Service};
 use oncrpc::tcp::{ClientConfig, Server, ServerConfig, connect, connect_with};
-use oncrpc::xdr::Text;
+use oncrpc::xdr::{Item, Text};
 use oncrpc::{CallError, Context, Execution, Limit, Router, RpcError, ServerControl, ServerLimits};
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
@@ -303,5 +303,34 @@ fn deadlines_hold_while_a_server_floods_its_client() {
         assert_error(&error, text, Execution::Unknown);
         kv.transport().shutdown();
         flood.join().unwrap();
+    });
+}
+
+/// The replies to accepted calls arrive, although the client goes on to send.
+#[test]
+fn a_draining_server_loses_no_reply() {
+    run(async {
+        let server = serve_with(ServerConfig::new(), &ServerControl::default()).await;
+        let address = server.address.to_string();
+        let kv = Client::new(connect(&address).await.unwrap());
+        let value = Item::from(vec![7; 1 << 20]);
+        kv.put(&put("a", value.clone())).await.unwrap();
+        assert_eq!(found(kv.get(&key("a")).await.unwrap()), Some(value));
+        drop(kv);
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
+        send_record(&mut stream, &get_call(1, b'a')).await;
+        until(|| server.store.gets.load(Relaxed) == 2).await;
+        drop(server.end);
+        for xid in 2..20 {
+            send_record(&mut stream, &get_call(xid, b'a')).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let reply = read_record(&mut stream).await;
+        assert_eq!(reply.len(), 24 + 4 + 4 + (1 << 20));
+        assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+        drop(stream);
+        server.task.await.unwrap();
     });
 }
