@@ -20,9 +20,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use super::dial::dial;
+use super::dial::{Target, dial};
 use super::handlers::Handlers;
 use super::outbox::Outbox;
 use super::record::{self, Record};
@@ -162,9 +162,7 @@ pub async fn connect_with_services<P: Programs>(
     services: Router<P>,
 ) -> io::Result<Channel> {
     let (channel, mut runner) = new(server, config, services);
-    let dialed = timeout(runner.config.connect_timeout, runner.dial());
-    let dialed = dialed.await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
-    let stream = dialed.map_err(|error| {
+    let stream = runner.dial().await.map_err(|error| {
         let text = format!("can't connect to {server}: {error}");
         io::Error::new(error.kind(), text)
     })?;
@@ -363,16 +361,11 @@ impl<P: Programs> Runner<P> {
         &mut self,
         any_port: bool,
     ) -> Result<Option<io::Result<(TcpStream, SocketAddr)>>, End> {
-        let (server, keepalive) = (self.server.clone(), self.config.keepalive);
-        let dialed = dial(server, self.local, any_port, keepalive);
-        let mut dialed = pin!(timeout(self.config.connect_timeout, dialed));
+        let mut dialed = pin!(dial(self.target(), self.local, any_port));
         while !self.calls.is_empty() {
             let deadline = self.calls.deadline();
             tokio::select! {
-                dialed = &mut dialed => {
-                    let timed_out = Err(io::ErrorKind::TimedOut.into());
-                    return Ok(Some(dialed.unwrap_or(timed_out)));
-                }
+                dialed = &mut dialed => return Ok(Some(dialed)),
                 event = self.submissions.event() => self.take(event)?,
                 () = wait(deadline) => self.expire_unsent(),
             }
@@ -400,9 +393,16 @@ impl<P: Programs> Runner<P> {
     }
 
     async fn dial(&mut self) -> io::Result<TcpStream> {
-        let (server, keepalive) = (self.server.clone(), self.config.keepalive);
-        let (stream, local) = dial(server, None, true, keepalive).await?;
+        let (stream, local) = dial(self.target(), None, true).await?;
         Ok(self.connected(stream, local))
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            server: self.server.clone(),
+            timeout: self.config.connect_timeout,
+            keepalive: self.config.keepalive,
+        }
     }
 
     /// Sends calls and takes replies, until the connection is lost or the channel ends.
