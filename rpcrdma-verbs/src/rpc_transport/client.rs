@@ -28,7 +28,7 @@ use super::message;
 use super::outage::Outage;
 use super::resolver::{Resolver, ServerName};
 use super::services::{server_of_services, without_services};
-use super::thread::{TransportError, spawn_thread};
+use super::thread::{TransportError, logged, spawn_thread};
 use super::waiter::{Turns, Waiter};
 use crate::driver::{ConnectionId, Driver, DriverEvent, Payload};
 use crate::memory::{Budget, Pool};
@@ -47,7 +47,7 @@ pub fn connect<D: Device>(
     config: ClientConfig,
 ) -> std::io::Result<Channel> {
     let (channel, runner) = channel(device, server, config);
-    spawn_thread("rpcrdma-client", move || runner)?;
+    spawn_thread("rpcrdma-client", move || logged(runner))?;
     Ok(channel)
 }
 
@@ -63,7 +63,7 @@ pub fn connect_with_services<D: Device, P: Programs>(
     services: Router<P>,
 ) -> std::io::Result<Channel> {
     let (channel, runner) = channel_with_services(device, server, config, services);
-    spawn_thread("rpcrdma-client", move || runner)?;
+    spawn_thread("rpcrdma-client", move || logged(runner))?;
     Ok(channel)
 }
 

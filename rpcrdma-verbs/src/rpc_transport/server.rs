@@ -19,7 +19,7 @@ use super::ending::{Ending, ServerState};
 use super::local_server::LocalServer;
 use super::placement::{Acceptor, Inlet, acceptor, acceptor_of_one};
 use super::publisher::Publisher;
-use super::thread::{TransportError, spawn_thread};
+use super::thread::{TransportError, logged, spawn_thread};
 use super::waiter::{Turns, Waiter, polled};
 use crate::driver::{Driver, ListenerHandle};
 use crate::memory::Budget;
@@ -101,10 +101,11 @@ impl RunningServer {
         let parts = (device.clone(), self.budget.clone(), config, self.address);
         let thread = spawn_thread("rpcrdma-server", move || async move {
             let (device, budget, config, address) = parts;
+            // The caller gets this error.
             let core = Core::new(&device, &budget, config, address, requests, router())?;
             // The caller waits for it.
             let _ = bound.send(core.server.local_addr());
-            core.run(drain, shutdown).await
+            logged(core.run(drain, shutdown)).await
         })?;
         match binding.recv() {
             Ok(address) => {

@@ -68,11 +68,7 @@ pub(super) fn spawn_thread<F: Future<Output = Result<(), TransportError>>>(
     let thread = std::thread::Builder::new().name(name.to_owned());
     let spawned = thread.spawn(move || {
         let runtime = receiver.recv().map_err(std::io::Error::other)?;
-        let ended = runtime.block_on(future());
-        if let Err(error) = &ended {
-            tracing::error!(%error, "the transport has ended");
-        }
-        ended
+        runtime.block_on(future())
     });
     match spawned {
         // The thread waits for it.
@@ -80,4 +76,15 @@ pub(super) fn spawn_thread<F: Future<Output = Result<(), TransportError>>>(
         Err(_) => runtime.shutdown_background(),
     }
     spawned
+}
+
+/// Logs the error of a future to which nobody may listen.
+pub(super) async fn logged(
+    future: impl Future<Output = Result<(), TransportError>>,
+) -> Result<(), TransportError> {
+    let ended = future.await;
+    if let Err(error) = &ended {
+        tracing::error!(%error, "the transport has ended");
+    }
+    ended
 }

@@ -1,0 +1,35 @@
+//! The messages about addresses that are in use.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::TcpListener;
+use std::process::Command;
+
+/// Runs a command that fails, and returns its errors.
+fn refused(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma"));
+    let command = command.args(arguments).env_remove("RUST_LOG");
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn an_address_in_use_is_reported_once() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let option = |name: &str| format!("--{name}={address}");
+    let nfs = ["nfs", "serve", "--memory"];
+    for (command, option) in [
+        (&nfs[..], option("tcp")),
+        (&[&nfs[..], &["--tcp=127.0.0.1:0"]].concat(), option("rdma")),
+        (&nfs, option("metrics")),
+        (&["serve"], option("bind")),
+        (&["serve"], option("metrics")),
+    ] {
+        let error = refused(&[command, &[&option]].concat());
+        assert_eq!(error.matches("in use").count(), 1, "{option}: {error}");
+        assert_eq!(error.matches(&address).count(), 1, "{option}: {error}");
+        assert_eq!(error.lines().count(), 1, "{option}: {error}");
+    }
+}
+
