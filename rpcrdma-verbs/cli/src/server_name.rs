@@ -1,6 +1,6 @@
 //! Servers by name or address, as arguments.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
 /// The default port of the metrics of a server: that of OpenTelemetry's exporters for Prometheus.
@@ -17,27 +17,39 @@ impl FromStr for HostPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let named = |host: &str, port| Self {
-            host: host.to_owned(),
-            port,
-        };
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(named(&address.ip().to_string(), Some(address.port())));
-        }
-        if text.parse::<IpAddr>().is_ok() {
-            return Ok(named(text, None));
-        }
         let wrong = || format!("{text} is not a host, like server, server:20049, 192.0.2.1 or ::1");
-        let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, Some(port.parse().map_err(|_| wrong())?)),
-            None => (text, None),
-        };
-        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
-        if host.is_empty() || !host.chars().all(is_name) {
-            return Err(wrong());
-        }
-        Ok(named(host, port))
+        let (host, port) = host_and_port(text).ok_or_else(wrong)?;
+        let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
+        let host = host.to_owned();
+        Ok(Self { host, port })
     }
+}
+
+/// Splits a host from its port. An address of IPv6 with a port is in brackets.
+fn host_and_port(text: &str) -> Option<(&str, Option<&str>)> {
+    if is_ipv6(text) {
+        return Some((text, None));
+    }
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').filter(|(host, _)| is_ipv6(host))?,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match rest {
+        "" => None,
+        rest => Some(rest.strip_prefix(':')?),
+    };
+    (is_ipv6(host) || is_name(host)).then_some((host, port))
+}
+
+/// Returns true for an address of IPv6, with or without a zone: `fe80::1%eth0`.
+fn is_ipv6(text: &str) -> bool {
+    let (address, zone) = text.split_once('%').unwrap_or((text, "eth0"));
+    address.parse::<Ipv6Addr>().is_ok() && is_name(zone)
+}
+
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
+    !text.is_empty() && text.chars().all(is_part)
 }
 
 impl HostPort {
@@ -58,7 +70,7 @@ impl HostPort {
 
 #[cfg(test)]
 mod tests {
-    use super::HostPort;
+    use super::*;
 
     #[test]
     fn server_names_are_parsed() {
@@ -70,6 +82,9 @@ mod tests {
             ("192.0.2.1:7", "192.0.2.1", Some(7)),
             ("::1", "::1", None),
             ("[::1]:7", "::1", Some(7)),
+            ("[::1]", "::1", None),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[fe80::1%2]:7", "fe80::1%2", Some(7)),
         ] {
             let host = host.to_owned();
             assert_eq!(text.parse(), Ok(HostPort { host, port }), "{text}");
@@ -82,6 +97,11 @@ mod tests {
             "server:70000",
             "a b",
             "server:/path",
+            "[::1",
+            "[::1]7",
+            "[server]:7",
+            "fe80::1%",
+            "fe80::1%a b",
         ] {
             assert!(text.parse::<HostPort>().is_err(), "{text}");
         }
@@ -92,6 +112,11 @@ mod tests {
         let resolve = |text: &str| text.parse::<HostPort>()?.resolve(20_049);
         assert_eq!(resolve("localhost"), Ok(([127, 0, 0, 1], 20_049).into()));
         assert_eq!(resolve("127.0.0.1:7"), Ok(([127, 0, 0, 1], 7).into()));
+        // The zone is the number of an interface.
+        let SocketAddr::V6(address) = resolve("[fe80::1%1]:7").unwrap() else {
+            panic!("it is an address of IPv6");
+        };
+        assert_eq!((address.port(), address.scope_id()), (7, 1));
         assert!(resolve("no-such-host.invalid").is_err());
     }
 }
