@@ -19,6 +19,7 @@ mod exporter;
 mod nfs;
 mod output;
 mod ping;
+mod program_name;
 mod progress;
 mod serve;
 mod server_name;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::packet::Bytes;
+use crate::program_name::Program;
 
 /// The header of an RPC message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,33 +94,28 @@ const NFS4: [&str; 2] = ["NULL", "COMPOUND"];
 const MOUNT3: [&str; 6] = ["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"];
 
 impl RpcCall {
-    /// Returns the names of the program and of the procedure, if they belong to NFS.
-    fn names(&self) -> (Option<&'static str>, Option<&'static str>) {
-        let (program, procedures): (_, &[&str]) = match (self.program, self.version) {
-            (100_003, 3) => (Some("NFS"), &NFS3),
-            (100_003, 4) => (Some("NFS"), &NFS4),
-            (100_003, _) => (Some("NFS"), &[]),
-            (100_005, 3) => (Some("MOUNT"), &MOUNT3),
-            (100_005, _) => (Some("MOUNT"), &[]),
-            _ => (None, &[]),
+    /// Returns the name of the procedure, if it belongs to NFS.
+    fn procedure_name(&self) -> Option<&'static str> {
+        let procedures: &[&str] = match (self.program, self.version) {
+            (100_003, 3) => &NFS3,
+            (100_003, 4) => &NFS4,
+            (100_005, 3) => &MOUNT3,
+            _ => &[],
         };
         let procedure = usize::try_from(self.procedure).ok();
-        (
-            program,
-            procedure.and_then(|at| procedures.get(at).copied()),
-        )
+        procedure.and_then(|at| procedures.get(at).copied())
     }
 }
 
 impl fmt::Display for RpcCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (program, procedure) = self.names();
-        match program {
+        let program = Program(self.program);
+        match program.name() {
             Some(name) => f.write_str(name)?,
-            None => write!(f, "program {}", self.program)?,
+            None => write!(f, "program {program}")?,
         }
         write!(f, " version {}", self.version)?;
-        match procedure {
+        match self.procedure_name() {
             Some(name) => write!(f, " {name}"),
             None if self.procedure == 0 => f.write_str(" NULL"),
             None => write!(f, " procedure {}", self.procedure),
@@ -170,6 +166,12 @@ mod tests {
             procedure: 2,
         };
         assert_eq!(other.to_string(), "program 9 version 1 procedure 2");
+        let other = RpcCall {
+            program: 0x2000_0001,
+            procedure: 0,
+            ..other
+        };
+        assert_eq!(other.to_string(), "program 0x20000001 version 1 NULL");
         assert_eq!(RpcHeader::parse(&bytes, 8), None);
         assert_eq!(RpcHeader::parse(&bytes[..20], 7), None);
     }

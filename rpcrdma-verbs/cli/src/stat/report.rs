@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::exposition::{Page, SampleName};
+use crate::program_name::Program;
 
 /// A page, and optionally an earlier one with the time in between.
 pub(super) struct Report<'a> {
@@ -107,8 +108,10 @@ impl<'a> Report<'a> {
     }
 
     fn line(&self, [program, version, name]: &Key<'_>, calls: &Procedure) -> String {
-        let what = if *program == "other" {
-            "other".to_owned()
+        let known = program.parse().map(|number| Program(number).to_string());
+        let program = known.unwrap_or_else(|_| (*program).to_owned());
+        let what = if program == "other" {
+            program
         } else {
             format!("{name} ({program}.{version})")
         };
@@ -242,7 +245,7 @@ rpc_server_connections{{server=\"nfs\"}} 0
             words,
             [
                 vec!["calls", "served", "calls", "failed", "median", "99", "%"],
-                vec!["READ", "(100003.3)", "102", "2", "<=20us", "<=1ms"],
+                vec!["READ", "(NFS", "100003.3)", "102", "2", "<=20us", "<=1ms"],
                 vec!["rpc_server_sent_bytes_total", "1000"],
             ]
         );
@@ -257,7 +260,8 @@ rpc_server_connections{{server=\"nfs\"}} 0
         let lines = report.lines(false);
         let read: Vec<_> = lines[1].split_whitespace().collect();
         // No call ended in between.
-        assert_eq!(read, ["READ", "(100003.3)", "302", "2", "100.0", "-", "-"]);
+        let expected = ["READ", "(NFS", "100003.3)", "302", "2", "100.0", "-", "-"];
+        assert_eq!(read, expected);
         assert!(lines[2].ends_with("1000.0/s"), "{}", lines[2]);
         let json = report.json(7.5);
         assert_eq!(json["time"], 7.5);
