@@ -69,6 +69,17 @@ pub(crate) fn print_event(
     }
 }
 
+/// A number of things, as text: `1 call`, `2 calls`.
+pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, what) = self;
+        let plural = if *count == 1 { "" } else { "s" };
+        write!(f, "{count} {what}{plural}")
+    }
+}
+
 /// Prints the error of a failed command on standard error, and returns its exit status.
 pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     if let Some(OutputError(error)) = error.downcast_ref()
@@ -116,6 +127,12 @@ mod tests {
             verb: "poll",
             cause: Cause::System(system()),
         }
+    }
+
+    #[test]
+    fn one_thing_is_not_plural() {
+        let counts = [0, 1, 2].map(|count| Count(count, "call").to_string());
+        assert_eq!(counts, ["0 calls", "1 call", "2 calls"]);
     }
 
     #[test]

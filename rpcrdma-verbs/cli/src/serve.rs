@@ -20,7 +20,7 @@ use signal_hook::flag;
 
 use crate::block::BlockService;
 use crate::device_source::{self, Locality};
-use crate::output::print_event;
+use crate::output::{Count, print_event};
 use crate::units::time;
 
 /// The port of NFS over RDMA (RFC 5667).
@@ -97,7 +97,11 @@ impl Options {
                 let calls = block.served();
                 print_event(
                     self.json,
-                    format_args!("{connections} connections, {calls} calls served"),
+                    format_args!(
+                        "{}, {} served",
+                        Count(connections as u64, "connection"),
+                        Count(calls, "call")
+                    ),
                     || json!({ "event": "connections", "count": connections, "calls": calls }),
                 )?;
             }
@@ -105,7 +109,7 @@ impl Options {
         let calls = block.served();
         print_event(
             self.json,
-            format_args!("{calls} calls served"),
+            format_args!("{} served", Count(calls, "call")),
             || json!({ "event": "end", "calls": calls }),
         )?;
         Ok(())

@@ -198,7 +198,7 @@ fn an_interrupt_ends_ping_with_its_summary() {
     };
     assert!(latency.contains(" at the median, "), "{latency}");
     assert!(
-        summary.contains(" 0 failed; 1 connections, 0 lost or failed"),
+        summary.contains(" 0 failed; 1 connection, 0 lost or failed"),
         "{summary}"
     );
 }
@@ -286,7 +286,7 @@ fn an_interrupt_ends_ping_without_a_server() {
     assert_eq!(status, Some(1));
     let summary = rest.last().unwrap();
     assert!(
-        summary.starts_with("1 calls: 0 answered, 0 failed; 0 connections, "),
+        summary.starts_with("1 call: 0 answered, 0 failed; 0 connections, "),
         "{summary}"
     );
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use super::{Costs, Measurement, Operation, Options, Reference};
-use crate::output::OutputError;
+use crate::output::{Count, OutputError};
 
 /// The results of all threads combined.
 struct Totals {
@@ -200,8 +200,10 @@ fn settings(out: &mut impl Write, options: &Options) -> io::Result<()> {
     };
     write!(
         out,
-        "{size} bytes {what}, {depth} in flight on each of {connections} connections, {threads} \
-        threads"
+        "{} {what}, {depth} in flight on each of {}, {}",
+        Count((*size).into(), "byte"),
+        Count((*connections).into(), "connection"),
+        Count(*threads as u64, "thread")
     )?;
     if let Some(device) = &options.selected {
         write!(out, ", on {device}")?;

@@ -18,7 +18,7 @@ use rustix::fs::Mode;
 use serde_json::json;
 
 use super::remote::{Access, AnyError, OpenedObject, Remote, RemoteName};
-use crate::output::{UsageError, outln};
+use crate::output::{Count, UsageError, outln};
 use crate::progress::{CopyProgress, Progress};
 
 #[derive(clap::Args)]
@@ -61,7 +61,7 @@ impl Copy {
         if self.json {
             outln!("{}", json!({ "bytes": bytes }));
         } else {
-            outln!("{bytes} bytes copied");
+            outln!("{} copied", Count(bytes, "byte"));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use hdrhistogram::errors::CreationError;
 use rpcrdma_verbs::LocalEvent;
 use serde_json::json;
 
-use crate::output::{OutputError, outln, print_event};
+use crate::output::{Count, OutputError, outln, print_event};
 
 /// Statistics of the calls and of the connection, in constant memory.
 pub(super) struct PingStats {
@@ -138,8 +138,9 @@ impl PingStats {
         print_event(
             self.json,
             format_args!(
-                "{sent} calls: {answered} answered, {failed} failed; {connections} connections, \
-                {lost} lost or failed"
+                "{}: {answered} answered, {failed} failed; {}, {lost} lost or failed",
+                Count(*sent, "call"),
+                Count(*connections, "connection")
             ),
             || {
                 json!({
