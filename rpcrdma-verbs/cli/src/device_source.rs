@@ -18,6 +18,8 @@ use rpcrdma_verbs::provider::route::{device_for_listener, device_towards};
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::provider::{Device as _, VerbError};
 
+use crate::listen_address::ListenAddress;
+
 /// The device, and the address to listen on.
 #[derive(Clone, clap::Args)]
 #[group(skip)]
@@ -27,9 +29,9 @@ pub(crate) struct Options {
     /// route, or else iWARP over TCP.
     #[arg(long)]
     device: Option<String>,
-    /// Address of the device to listen on, with or without a port.
-    #[arg(long, value_name = "ADDR", value_parser = address)]
-    bind: Option<SocketAddr>,
+    /// Address of the device to listen on, with or without a port, or a port.
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<ListenAddress>,
     /// Expose memory by windows even on a device whose windows do not confine the peer (soft-RoCE).
     #[arg(long)]
     trust_peers: bool,
@@ -47,8 +49,10 @@ pub(crate) struct Options {
 #[derive(Clone)]
 pub(crate) struct DeviceSource {
     kind: Kind,
-    /// The address for a server.
-    address: SocketAddr,
+    /// The given address for a server.
+    bind: Option<ListenAddress>,
+    /// The default of the address.
+    any: Ipv4Addr,
     /// Whether peers may get windows that do not confine them.
     trusts: bool,
     traffic_class: Option<u8>,
@@ -92,9 +96,10 @@ impl DeviceSource {
         }
     }
 
-    /// Returns the address for a server. The port is 0 if none was given.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    /// Returns the address for a server. The port is this one if none was given.
+    pub(crate) fn address(&self, port: u16) -> SocketAddr {
+        let default = SocketAddr::from((self.any, port));
+        self.bind.map_or(default, |bind| bind.or(self.any, port))
     }
 
     /// Creates a driver on a newly opened device.
@@ -149,7 +154,7 @@ impl Options {
         reach: Locality,
         delay: Duration,
     ) -> Result<DeviceSource, Box<dyn Error>> {
-        let (kind, address) = match (&self.device, reach) {
+        let (kind, any) = match (&self.device, reach) {
             (None, Locality::Process) => (
                 Kind::Embedded(Fabric::with_delay(delay)),
                 Ipv4Addr::LOCALHOST,
@@ -160,10 +165,8 @@ impl Options {
         let is_embedded = matches!(kind, Kind::Embedded(_));
         let source = DeviceSource {
             kind,
-            address: self
-                .bind
-                .filter(|_| !is_embedded)
-                .unwrap_or_else(|| SocketAddr::from((address, 0))),
+            bind: self.bind.filter(|_| !is_embedded),
+            any,
             trusts: self.trust_peers && !is_embedded,
             traffic_class: self.traffic_class,
             crc: !self.no_crc,
@@ -188,8 +191,9 @@ impl Options {
             Locality::Network => return iwarp::NAME.to_owned(),
             Locality::Client(server) => device_towards(server),
             Locality::Server => {
-                let bind = self.bind.map(|address| address.ip());
-                device_for_listener(bind.unwrap_or(Ipv4Addr::UNSPECIFIED.into()))
+                let any = Ipv4Addr::UNSPECIFIED;
+                let bind = self.bind.map(|address| address.or(any, 0).ip());
+                device_for_listener(bind.unwrap_or(any.into()))
             }
         };
         device.capabilities().name.clone()
@@ -207,16 +211,4 @@ pub(crate) fn traffic_class(text: &str) -> Result<u8, String> {
         None => text.parse(),
     };
     parsed.map_err(|_| format!("{text} is not a traffic class, like 104 or 0x68"))
-}
-
-/// Parses an address with or without a port.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let with_port = text.parse::<SocketAddr>();
-    let without = || {
-        text.parse::<IpAddr>()
-            .map(|address| SocketAddr::new(address, 0))
-    };
-    with_port
-        .or_else(|_| without())
-        .map_err(|_| format!("{text} is not an address, like 192.0.2.1 or 192.0.2.1:20049"))
 }

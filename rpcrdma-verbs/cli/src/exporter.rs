@@ -5,12 +5,12 @@
 
 use std::error::Error;
 use std::io::{self, Read, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-use crate::device_source::address;
+use crate::listen_address::ListenAddress;
 use crate::server_name::METRICS_PORT;
 use crate::timed_stream::TimedStream;
 
@@ -20,14 +20,9 @@ use crate::timed_stream::TimedStream;
 pub(crate) struct Options {
     /// Serve metrics for Prometheus and `rpcrdma stat` by HTTP at this address (default 127.0.0.1,
     /// port 9464). They are readable by everyone who can reach the address.
-    #[arg(long, value_name = "ADDR", value_parser = metrics_address, num_args = 0..=1,
+    #[arg(long, value_name = "ADDR", num_args = 0..=1,
         default_missing_value = "127.0.0.1", require_equals = true)]
-    metrics: Option<SocketAddr>,
-}
-
-fn metrics_address(text: &str) -> Result<SocketAddr, String> {
-    let without = |_| address(text).map(|address| SocketAddr::new(address.ip(), METRICS_PORT));
-    text.parse().or_else(without)
+    metrics: Option<ListenAddress>,
 }
 
 /// The upper bounds of the buckets of all histograms, in seconds.
@@ -55,6 +50,7 @@ impl Options {
         let Some(address) = self.metrics else {
             return Ok(None);
         };
+        let address = address.or(Ipv4Addr::LOCALHOST, METRICS_PORT);
         let failed = |error: io::Error| format!("--metrics: {address}: {error}");
         let listener = TcpListener::bind(address).map_err(failed)?;
         let local = listener.local_addr()?;

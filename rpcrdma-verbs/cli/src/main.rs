@@ -15,6 +15,7 @@ mod device_source;
 mod devices;
 #[cfg(feature = "metrics")]
 mod exporter;
+mod listen_address;
 #[cfg(feature = "nfs")]
 mod nfs;
 mod output;

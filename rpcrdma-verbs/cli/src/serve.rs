@@ -51,10 +51,7 @@ impl Options {
         let source = self.source.source(Locality::Server)?;
         let mut driver = source.driver(&Budget::new(1 << 30), COMPLETIONS)?;
         let block = BlockService::new(&driver, BLOCKS)?;
-        let mut address = source.address();
-        if address.port() == 0 {
-            address.set_port(PORT);
-        }
+        let address = source.address(PORT);
         let config = Config {
             max_served: self.depth,
             ..Config::server()

@@ -79,7 +79,7 @@ impl TestPair {
         let mut far = source.driver(&Budget::new(1 << 28), 1 << 14)?;
         let block = BlockService::new(&far, 1)?;
         let properties = client.properties;
-        let server = block.bind(&mut far, source.address(), server)?;
+        let server = block.bind(&mut far, source.address(0), server)?;
         let services = Router::new().add_service(callback1::serve_local(Callback));
         let address = server.local_addr();
         let channel = LocalChannel::connect_with_services(&mut near, address, client, services)?;

@@ -304,7 +304,7 @@ pub(super) fn server(
         0
     };
     let block = BlockService::new(&driver, blocks)?;
-    let server = block.bind(&mut driver, source.address(), config)?;
+    let server = block.bind(&mut driver, source.address(0), config)?;
     Ok((driver, server))
 }
 

@@ -42,7 +42,7 @@ fn apart(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dyn E
         .worker_threads(WORKERS)
         .enable_all()
         .build()?;
-    let (device, address) = (source.open()?, source.address());
+    let (device, address) = (source.open()?, source.address(0));
     let server: RunningServer = serve(&device, address, server_config(options), router)?;
     let address = server.local_addr();
     let samples = runtime.block_on(async {
@@ -60,7 +60,7 @@ fn together(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dy
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let (bound, binding) = oneshot::channel();
-        let (device, address, config) = (source.open()?, source.address(), server_config(options));
+        let (device, address, config) = (source.open()?, source.address(0), server_config(options));
         let server = tokio::task::spawn_local(async move {
             let bound = |address| {
                 // The other end of the channel waits for it.

@@ -124,7 +124,7 @@ impl<'a> Reference<'a> {
     fn ends(&self) -> Result<measure::Devices<AnyDevice>, Box<dyn Error>> {
         let (near, far) = (self.source.open()?, self.source.open()?);
         // The server uses the requested port.
-        let address = SocketAddr::new(self.source.address().ip(), 0);
+        let address = SocketAddr::new(self.source.address(0).ip(), 0);
         Ok(measure::Devices { near, far, address })
     }
 

@@ -25,7 +25,8 @@ use super::notify::notify;
 use super::offer::Offer;
 use super::registration::Registration;
 use super::signals::{SignalAction, Signals};
-use crate::device_source::{self, Locality, address, traffic_class};
+use crate::device_source::{self, Locality, traffic_class};
+use crate::listen_address::ListenAddress;
 use crate::output::{OutputError, UsageError, outln, print_event};
 use crate::serve::{GRACE, PORT};
 use crate::units::time;
@@ -46,12 +47,12 @@ pub(super) struct Serve {
     #[arg(long, requires = "config")]
     check_config: bool,
     /// Address for NFS and MOUNT over TCP; the default port is 2049.
-    #[arg(long, value_name = "ADDR", value_parser = tcp_address, default_value = "0.0.0.0")]
-    tcp: SocketAddr,
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
+    tcp: ListenAddress,
     /// Also serve NFS over RDMA at this address (default 0.0.0.0, port 20049).
-    #[arg(long, value_name = "ADDR", value_parser = rdma_address, num_args = 0..=1,
-        default_missing_value = "0.0.0.0", require_equals = true)]
-    rdma: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "0.0.0.0",
+        require_equals = true)]
+    rdma: Option<ListenAddress>,
     /// RDMA device of this host for `--rdma`, as listed by `rpcrdma devices`. The default is iWARP
     /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
@@ -247,7 +248,7 @@ impl Serve {
             .control(control)
             .reply_cache(cache)
             .rdma_config(rdma_config)
-            .tcp(self.tcp);
+            .tcp(self.tcp.or(Ipv4Addr::UNSPECIFIED, TCP_PORT));
         if let Some(threads) = self.threads {
             server = server.threads(threads);
         }
@@ -258,8 +259,9 @@ impl Serve {
             if let Some(class) = self.traffic_class {
                 device.set_traffic_class(class);
             }
-            let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-            server = server.rdma(&device, self.rdma.unwrap_or(any));
+            let any = Ipv4Addr::UNSPECIFIED;
+            let rdma = self.rdma.map(|rdma| rdma.or(any, PORT));
+            server = server.rdma(&device, rdma.unwrap_or_else(|| (any, PORT).into()));
             used = Some(device);
         }
         Ok((server.start().await?, used))
@@ -329,20 +331,6 @@ fn one_export<F: FileSystem>(
         check_exports(&config.exports, true)?;
         Ok(vec![export.clone()])
     }
-}
-
-fn tcp_address(text: &str) -> Result<SocketAddr, String> {
-    address_or_port(text, TCP_PORT)
-}
-
-fn rdma_address(text: &str) -> Result<SocketAddr, String> {
-    address_or_port(text, PORT)
-}
-
-/// Parses an address, and adds the port if it is missing. Port 0 selects any free port.
-fn address_or_port(text: &str, port: u16) -> Result<SocketAddr, String> {
-    let without = |_| address(text).map(|address| SocketAddr::new(address.ip(), port));
-    text.parse().or_else(without)
 }
 
 /// Parses the path of an export.
