@@ -1,4 +1,4 @@
-//! The messages about addresses that are in use.
+//! The messages about mistakes on the command line, and about addresses that are in use.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::TcpListener;
@@ -12,6 +12,15 @@ fn refused(arguments: &[&str]) -> String {
     assert!(!output.status.success(), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
+
+#[test]
+fn a_server_without_a_file_system_names_each_kind() {
+    let error = refused(&["nfs", "serve"]);
+    for kind in ["DIR", "--memory", "--config <FILE>"] {
+        assert!(error.contains(kind), "{kind}: {error}");
+    }
+}
+
 
 #[test]
 fn an_address_in_use_is_reported_once() {
@@ -32,4 +41,3 @@ fn an_address_in_use_is_reported_once() {
         assert_eq!(error.lines().count(), 1, "{option}: {error}");
     }
 }
-

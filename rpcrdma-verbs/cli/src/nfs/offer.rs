@@ -24,7 +24,7 @@ const ANONYMOUS: u32 = 65534;
 #[derive(clap::Args)]
 pub(super) struct Offer {
     /// Directory of this host to serve, with everything below it on the same mount.
-    #[arg(value_name = "DIR", required_unless_present_any = ["memory", "config"])]
+    #[arg(value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Serve an in-memory file system instead. It is empty at the start, and lost at the end.
     #[arg(long, conflicts_with = "dir")]

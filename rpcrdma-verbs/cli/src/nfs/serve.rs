@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ArgGroup;
 use oncrpc::{ReplyCache, ServerControl};
 use rpcrdma_nfs::{Export, ExportTable, FileSystem, MemoryFileSystem, router};
 use rpcrdma_verbs::provider::Device as _;
@@ -36,6 +37,8 @@ use crate::units::time;
 const METRICS_NAME: &str = "nfs";
 
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("file_system").args(["dir", "memory", "config"]).required(true)
+    .multiple(true))]
 pub(super) struct Serve {
     #[command(flatten)]
     offer: Offer,
