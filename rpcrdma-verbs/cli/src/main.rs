@@ -16,6 +16,7 @@ mod devices;
 #[cfg(feature = "metrics")]
 mod exporter;
 mod listen_address;
+mod missing_equals;
 #[cfg(feature = "nfs")]
 mod nfs;
 mod output;
@@ -34,8 +35,10 @@ mod verbosity;
 use std::error::Error;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
+use missing_equals::MissingEquals;
 use output::OutputError;
 
 /// The schema of the documents in `spec/`.
@@ -121,7 +124,7 @@ impl Action {
 fn main() -> ExitCode {
     let command = match Command::try_parse() {
         Ok(command) => command,
-        Err(error) => return asked_or_wrong(&error),
+        Err(error) => return asked_or_wrong(with_hint(error)),
     };
     let level = command.what.default_level();
     let started = command.verbosity.start(level).map_err(Into::into);
@@ -132,8 +135,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Adds a hint to the errors of the arguments, if an option lacks its `=`.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    let hint = MissingEquals::find(&Command::command(), std::env::args_os());
+    if let Some(hint) = hint {
+        let hint = ContextValue::StyledStrs(vec![hint.to_string().into()]);
+        error.insert(ContextKind::Suggested, hint);
+    }
+    error
+}
+
 /// Prints the requested help, or the errors of the arguments.
-fn asked_or_wrong(error: &clap::Error) -> ExitCode {
+fn asked_or_wrong(error: clap::Error) -> ExitCode {
     match error.print() {
         Err(unwritten) if !error.use_stderr() => output::failed(&OutputError::from(unwritten)),
         _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),

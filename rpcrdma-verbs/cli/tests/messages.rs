@@ -23,6 +23,35 @@ fn a_server_without_a_file_system_names_each_kind() {
 
 
 #[test]
+fn a_value_without_its_equals_sign_gets_a_hint() {
+    for (arguments, hint) in [
+        (
+            &["nfs", "serve", "--memory", "--rdma", "7250"][..],
+            "--rdma=7250",
+        ),
+        (&["nfs", "serve", "--rdma", "7250"], "--rdma=7250"),
+        (&["nfs", "serve", "--rdma", "7250", "/usr"], "--rdma=7250"),
+        (&["nfs", "ls", "--rdma", "7250", "server:/"], "--rdma=7250"),
+        (
+            &["serve", "--metrics", "127.0.0.1:7250"],
+            "--metrics=127.0.0.1:7250",
+        ),
+    ] {
+        let error = refused(arguments);
+        assert!(error.contains(hint), "{arguments:?}: {error}");
+    }
+    for arguments in [
+        &["nfs", "serve", "--memory", "--rdma", "/nosuch"][..],
+        &["nfs", "serve", "--rdma", "/nosuch"],
+        &["nfs", "serve", "--rdma", "--memory", "nosuch"],
+    ] {
+        let error = refused(arguments);
+        assert!(!error.contains("--rdma="), "{arguments:?}: {error}");
+    }
+}
+
+
+#[test]
 fn an_address_in_use_is_reported_once() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

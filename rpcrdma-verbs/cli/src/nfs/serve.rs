@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::ArgGroup;
+use clap::{ArgGroup, Args as _};
 use oncrpc::{ReplyCache, ServerControl};
 use rpcrdma_nfs::{Export, ExportTable, FileSystem, MemoryFileSystem, router};
 use rpcrdma_verbs::provider::Device as _;
@@ -28,6 +28,7 @@ use super::registration::Registration;
 use super::signals::{SignalAction, Signals};
 use crate::device_source::{self, Locality, traffic_class};
 use crate::listen_address::ListenAddress;
+use crate::missing_equals::MissingEquals;
 use crate::output::{OutputError, UsageError, outln, print_event};
 use crate::serve::{GRACE, PORT};
 use crate::units::time;
@@ -102,7 +103,11 @@ impl Serve {
         match (&self.offer.dir, self.offer.memory) {
             #[cfg(target_os = "linux")]
             (Some(dir), _) => {
-                let export = self.offer.export(self.offer.open(dir)?).path(path);
+                let host = self
+                    .offer
+                    .open(dir)
+                    .map_err(|error| with_hint(dir, error))?;
+                let export = self.offer.export(host).path(path);
                 self.serve(config, &mut one_export(export)).await
             }
             #[cfg(target_os = "linux")]
@@ -313,6 +318,16 @@ impl Serve {
             mount("rdma", rdma.port())?;
         }
         Ok(())
+    }
+}
+
+/// Adds a hint to the error of a directory, if it is the value of an option that lacks its `=`.
+#[cfg(target_os = "linux")]
+fn with_hint(dir: &Path, error: Box<dyn Error>) -> Box<dyn Error> {
+    let command = Serve::augment_args(clap::Command::new("serve"));
+    match MissingEquals::find(&command, std::env::args_os()) {
+        Some(hint) if dir == Path::new(&hint.value) => format!("{error}; {hint}").into(),
+        _ => error,
     }
 }
 
