@@ -21,7 +21,6 @@ fn a_server_without_a_file_system_names_each_kind() {
     }
 }
 
-
 #[test]
 fn a_value_without_its_equals_sign_gets_a_hint() {
     for (arguments, hint) in [
@@ -50,7 +49,6 @@ fn a_value_without_its_equals_sign_gets_a_hint() {
     }
 }
 
-
 #[test]
 fn an_address_in_use_is_reported_once() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -69,4 +67,13 @@ fn an_address_in_use_is_reported_once() {
         assert_eq!(error.matches(&address).count(), 1, "{option}: {error}");
         assert_eq!(error.lines().count(), 1, "{option}: {error}");
     }
+}
+
+#[test]
+fn a_server_that_does_not_listen_is_named_once() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let address = free.unwrap();
+    let port = address.port().to_string();
+    let error = refused(&["nfs", "ls", "127.0.0.1:/", "--tcp", &port]);
+    assert_eq!(error.matches(&address.to_string()).count(), 1, "{error}");
 }

@@ -230,9 +230,8 @@ fn is_permission(error: &ClientError) -> bool {
 }
 
 async fn connect_tcp(host: &str, port: u16) -> Result<Channel, AnyError> {
-    let server = format!("{host}:{port}");
-    let connected = tcp::connect(&server).await;
-    connected.map_err(|error| format!("{server}: {error}").into())
+    // The error names the server.
+    Ok(tcp::connect(&format!("{host}:{port}")).await?)
 }
 
 #[cfg(test)]
