@@ -68,7 +68,7 @@ fn number(text: &str) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|error| error.to_string())
+    parsed.map_err(|_| format!("{text} is not a number, like 100003 or 0x186a3"))
 }
 
 impl Options {

@@ -120,7 +120,7 @@ fn invalid_arguments_exit_with_2() {
                 "--version",
                 "3",
             ],
-            "invalid digit",
+            "nfs is not a number, like 100003 or 0x186a3",
         ),
         (&["bench", "--duration", "3"], "3s are seconds"),
         (&["bench", "--size", "0"], "must be one or more"),
