@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use oncrpc::xdr::Encode as _;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
 
 use super::attributes::Nfs4Attributes;
+use super::client_ids::ClientIds;
 use super::delegations::Delegations;
 use super::slots::{SlotTable, lock};
 use crate::nfs4::owned::{
@@ -71,7 +72,7 @@ pub enum Nfs4Recall {
 /// The service for the calls that servers make over the back channels of sessions.
 ///
 /// It serves the sessions with one server: session IDs and client IDs of another server may be the
-/// same.
+/// same. All sessions of a client have the same callbacks.
 ///
 /// A transport offers this service by its [`router`](Self::router). Each call is answered at once:
 /// a recall is queued, and [`next_recall`](Self::next_recall) returns it. Only delegations that the
@@ -96,6 +97,8 @@ struct Shared {
     queued: Notify,
     /// Whether a router exists. Without one, no connection is bound to a back channel.
     is_served: AtomicBool,
+    /// Locked while a session is created.
+    client_ids: AsyncMutex<ClientIds>,
 }
 
 #[derive(Default)]
@@ -156,6 +159,7 @@ impl Nfs4Callbacks {
             state: Mutex::default(),
             queued: Notify::new(),
             is_served: AtomicBool::new(false),
+            client_ids: AsyncMutex::default(),
         }))
     }
 
@@ -195,17 +199,29 @@ impl Nfs4Callbacks {
         self.0.is_served.load(Relaxed)
     }
 
-    pub(super) fn add_session(&self, id: Sessionid4, client: Clientid4, fore: Weak<SlotTable>) {
+    pub(super) async fn client_ids(&self) -> AsyncMutexGuard<'_, ClientIds> {
+        self.0.client_ids.lock().await
+    }
+
+    /// Adds a session. Returns false if it exists already: then nothing changes.
+    pub(super) fn add_session(
+        &self,
+        id: Sessionid4,
+        client: Clientid4,
+        fore: Weak<SlotTable>,
+    ) -> bool {
         let channel = BackChannel {
             client,
             slots: vec![BackSlot::default(); BACK_SLOTS as usize],
             fore,
         };
         let mut state = lock(&self.0.state);
-        if let Some(replaced) = state.sessions.insert(id, channel) {
-            state.end_session(replaced.client);
+        if state.sessions.contains_key(&id) {
+            return false;
         }
+        state.sessions.insert(id, channel);
         state.clients.entry(client).or_default().sessions += 1;
+        true
     }
 
     pub(super) fn remove_session(&self, id: &Sessionid4) {

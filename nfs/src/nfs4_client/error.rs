@@ -32,6 +32,10 @@ pub enum Nfs4Error {
     /// The COMPOUND was not sent. The outcome of an earlier one of its slot is unknown, and the
     /// SEQUENCE that asks for it failed with this error.
     NotSent(Box<Self>),
+    /// The server has confirmed the client ID for sessions that were created with other callbacks,
+    /// so that the next sequence number of CREATE_SESSION is unknown. With another verifier the
+    /// server ends those sessions.
+    ClientInUse,
 }
 
 /// How a reply contradicts its call.
@@ -50,6 +54,8 @@ pub enum Nfs4Fault {
     Stability,
     /// Attributes were not requested, or cannot be decoded.
     Attributes,
+    /// CREATE_SESSION returns a session that exists already, or another sequence number.
+    Session,
     /// The new session has no slots, or its messages are too small for a call.
     Limits,
     /// The server binds the connection to other channels than the client wants.
@@ -64,7 +70,7 @@ impl Nfs4Error {
         match self {
             Self::Status { status, .. } => Some(*status),
             Self::NotSent(error) => error.status(),
-            Self::Rpc(_) | Self::Protocol { .. } => None,
+            Self::Rpc(_) | Self::Protocol { .. } | Self::ClientInUse => None,
         }
     }
 
@@ -95,7 +101,7 @@ impl Nfs4Error {
             Self::NotSent(error) => {
                 matches!(error.status(), Some(Nfsstat4::Delay | Nfsstat4::Grace))
             }
-            Self::Rpc(_) | Self::Protocol { .. } => false,
+            Self::Rpc(_) | Self::Protocol { .. } | Self::ClientInUse => false,
         }
     }
 
@@ -115,6 +121,10 @@ impl fmt::Display for Nfs4Error {
                 "not sent, because the outcome of an earlier COMPOUND of its slot is unknown: \
                 {error}"
             ),
+            Self::ClientInUse => f.write_str(
+                "the server has sessions of this client that were created with other callbacks: \
+                another verifier ends them",
+            ),
         }
     }
 }
@@ -128,6 +138,7 @@ impl fmt::Display for Nfs4Fault {
             Self::NoProgress => "the server transfers no bytes, and the file does not end",
             Self::Stability => "the server wrote less stably than requested",
             Self::Attributes => "the attributes were not requested or are malformed",
+            Self::Session => "the server returns no new session",
             Self::Limits => "the session is too small for a call",
             Self::Direction => "the server binds the connection to other channels",
         })
@@ -140,7 +151,7 @@ impl Error for Nfs4Error {
             // The error is a part of the text, and so not the source, which reports print as well.
             Self::Rpc(error) => error.source(),
             Self::NotSent(error) => error.source(),
-            Self::Status { .. } | Self::Protocol { .. } => None,
+            Self::Status { .. } | Self::Protocol { .. } | Self::ClientInUse => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A session: its creation, SEQUENCE, and recovery after a lost connection.
+//! A session: SEQUENCE, and recovery after a lost connection.
 //!
 //! `send` must end each lease of a slot by what the server has done with the sequence number:
 //! `consumed`, `unused`, or dropped if this is unknown. `conclude` decides by the status of
@@ -8,26 +8,22 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::vec::IntoIter;
 
-use oncrpc::xdr::{Array, Opaque};
 use oncrpc::{AsyncTransport, Call, CallOptions, Execution, ReplyLimits, Transport};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::callbacks::{BACK_OPERATIONS, BACK_SLOTS, Nfs4Callbacks};
+use super::callbacks::Nfs4Callbacks;
 use super::compound::{Nfs4Compound, Nfs4Outcome, Nfs4Results, take};
 use super::config::Nfs4Config;
+use super::creation::{BACK_MESSAGE, NewSession, Nfs4SessionLimits, alone, create};
 use super::error::{Nfs4Error, Nfs4Fault};
 use super::slots::{SlotLease, SlotTable};
-use crate::nfs4::nfs4_callback::PROGRAM as CALLBACK_PROGRAM;
 use crate::nfs4::nfs4_program::nfs_v4::{Client as Stubs, Compound};
 use crate::nfs4::{
-    BindConnToSession4args, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4, ChannelAttrs4,
-    ChannelDirFromClient4, ChannelDirFromServer4, ClientOwner4, Clientid4, Compound4args,
-    CreateSession4args, DestroyClientid4args, DestroySession4args, ExchangeId4args, NfsArgop4,
-    NfsOpnum4, Nfsstat4, ReclaimComplete4args, SEQ4_STATUS_CB_PATH_DOWN,
-    SEQ4_STATUS_CB_PATH_DOWN_SESSION, Sequence4args, Sequence4resok, Sessionid4, StateProtect4A,
-    owned,
+    BindConnToSession4args, ChannelDirFromClient4, ChannelDirFromServer4, Clientid4, Compound4args,
+    DestroyClientid4args, DestroySession4args, NfsArgop4, NfsOpnum4, Nfsstat4,
+    ReclaimComplete4args, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+    Sequence4args, Sequence4resok, Sessionid4, owned,
 };
 
 /// A session with an NFSv4.1 or 4.2 server, on a connection that also carries calls of the server.
@@ -62,31 +58,6 @@ pub struct Nfs4Session<T> {
     binds: AtomicU32,
 }
 
-/// The limits of a session's fore channel that the server granted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Nfs4SessionLimits {
-    /// The maximum bytes of a call, including data in chunks.
-    pub request: u32,
-    /// The maximum bytes of a reply, including data in chunks.
-    pub response: u32,
-    /// The maximum bytes of a reply that the server caches.
-    pub cached: u32,
-    /// The maximum operations of a COMPOUND, including SEQUENCE.
-    pub operations: u32,
-    /// The maximum COMPOUNDs in flight.
-    pub slots: u32,
-}
-
-/// The bytes of a COMPOUND beside the data of its READs or WRITEs.
-const OVERHEAD: u32 = 4096;
-
-/// The smallest message sizes of a channel that are sufficient for a call.
-const MIN_MESSAGE: u32 = 1024;
-
-/// The message size of the back channel: a recall, and its reply.
-const BACK_MESSAGE: u32 = 4096;
-
 /// The maximum attempts to send one COMPOUND, if the connection is not bound yet or a reply was
 /// lost.
 const ATTEMPTS: u32 = 4;
@@ -97,8 +68,13 @@ impl<T: AsyncTransport> Nfs4Session<T> {
     /// [router](Nfs4Callbacks::router) of the callbacks exists, which the transport then offers.
     /// Without a back channel, servers grant no delegations.
     ///
+    /// All sessions of a client are created with the same callbacks, which know the next sequence
+    /// number of its CREATE_SESSION.
+    ///
     /// # Errors
-    /// Fails as these operations do.
+    /// Fails as these operations do, and with [`Nfs4Error::ClientInUse`] if the server has sessions
+    /// of the client that were created with other callbacks, such as those of an earlier process
+    /// with the same verifier.
     pub async fn new(
         transport: T,
         options: CallOptions,
@@ -106,18 +82,18 @@ impl<T: AsyncTransport> Nfs4Session<T> {
         callbacks: &Nfs4Callbacks,
     ) -> Result<Self, Nfs4Error> {
         let stubs = Stubs::new(transport).with_options(options.clone());
-        let known = exchange_id(&stubs, config).await?;
-        let created = create_session(&stubs, config, &known, callbacks).await?;
-        let limits = granted(&created, config)?;
-        let slots = Arc::new(SlotTable::new(limits.slots));
-        let (id, client) = (created.csr_sessionid, known.eir_clientid);
-        callbacks.add_session(id, client, Arc::downgrade(&slots));
+        let NewSession {
+            id,
+            client_id,
+            limits,
+            slots,
+        } = create(&stubs, config, callbacks).await?;
         let session = Self {
             stubs,
             options,
             callbacks: callbacks.clone(),
-            id: created.csr_sessionid,
-            client_id: known.eir_clientid,
+            id,
+            client_id,
             minor_version: config.minor_version,
             limits,
             max_transfer: config.max_transfer,
@@ -491,110 +467,4 @@ fn is_used(error: &Nfs4Error) -> bool {
         error.status(),
         Some(Nfsstat4::RetryUncachedRep | Nfsstat4::SeqFalseRetry)
     )
-}
-
-/// Executes an operation that is alone in its COMPOUND, without SEQUENCE.
-async fn alone<T: AsyncTransport>(
-    stubs: &Stubs<T>,
-    minorversion: u32,
-    operation: NfsArgop4<'_>,
-) -> Result<IntoIter<owned::NfsResop4>, Nfs4Error> {
-    let number = operation.argop();
-    let operations = [operation];
-    let args = Compound4args {
-        tag: &[],
-        minorversion,
-        argarray: (&operations).into(),
-    };
-    let limits = ReplyLimits::new(Some(BACK_MESSAGE.into()));
-    let reply = stubs.compound(&args).reply_limits(limits).await?;
-    match reply.status {
-        Nfsstat4::Ok => Ok(reply.resarray.into_iter()),
-        status => Err(Nfs4Error::Status {
-            operation: number,
-            status,
-        }),
-    }
-}
-
-async fn exchange_id<T: AsyncTransport>(
-    stubs: &Stubs<T>,
-    config: &Nfs4Config,
-) -> Result<owned::ExchangeId4resok, Nfs4Error> {
-    let co_ownerid = Opaque::new(&config.owner).map_err(|_| Nfs4Error::Status {
-        operation: NfsOpnum4::ExchangeId,
-        status: Nfsstat4::Badxdr,
-    })?;
-    let operation = NfsArgop4::ExchangeId(ExchangeId4args {
-        eia_clientowner: ClientOwner4 {
-            co_verifier: config.verifier,
-            co_ownerid,
-        },
-        eia_flags: 0,
-        eia_state_protect: StateProtect4A::None,
-        eia_client_impl_id: Array::default(),
-    });
-    let mut results = alone(stubs, config.minor_version, operation).await?;
-    take!(results, ExchangeId, owned::NfsResop4::ExchangeId(owned::ExchangeId4res::Ok(ok)) => *ok)
-}
-
-async fn create_session<T: AsyncTransport>(
-    stubs: &Stubs<T>,
-    config: &Nfs4Config,
-    known: &owned::ExchangeId4resok,
-    callbacks: &Nfs4Callbacks,
-) -> Result<owned::CreateSession4resok, Nfs4Error> {
-    // A server whose recalls nobody answers must not grant delegations.
-    let csa_flags = match callbacks.is_served() {
-        true => CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
-        false => 0,
-    };
-    let channel = |size, cached, operations, requests| ChannelAttrs4 {
-        ca_headerpadsize: 0,
-        ca_maxrequestsize: size,
-        ca_maxresponsesize: size,
-        ca_maxresponsesize_cached: cached,
-        ca_maxoperations: operations,
-        ca_maxrequests: requests,
-        ca_rdma_ird: Array::default(),
-    };
-    let fore = config.max_transfer.saturating_add(OVERHEAD);
-    let security = [CallbackSecParms4::AuthNone];
-    let operation = NfsArgop4::CreateSession(CreateSession4args {
-        csa_clientid: known.eir_clientid,
-        csa_sequence: known.eir_sequenceid,
-        csa_flags,
-        csa_fore_chan_attrs: channel(fore, OVERHEAD, 64, config.slots),
-        csa_back_chan_attrs: channel(BACK_MESSAGE, BACK_MESSAGE, BACK_OPERATIONS, BACK_SLOTS),
-        csa_cb_program: CALLBACK_PROGRAM,
-        csa_sec_parms: (&security).into(),
-    });
-    let mut results = alone(stubs, config.minor_version, operation).await?;
-    take!(
-        results,
-        CreateSession,
-        owned::NfsResop4::CreateSession(owned::CreateSession4res::Ok(ok)) => *ok
-    )
-}
-
-/// Returns the limits of a new session: never more than the client requested.
-fn granted(
-    created: &owned::CreateSession4resok,
-    config: &Nfs4Config,
-) -> Result<Nfs4SessionLimits, Nfs4Error> {
-    let fore = &created.csr_fore_chan_attrs;
-    let most = config.max_transfer.saturating_add(OVERHEAD);
-    let limits = Nfs4SessionLimits {
-        request: fore.ca_maxrequestsize.min(most),
-        response: fore.ca_maxresponsesize.min(most),
-        cached: fore.ca_maxresponsesize_cached,
-        operations: fore.ca_maxoperations,
-        slots: fore.ca_maxrequests.min(config.slots),
-    };
-    let smallest = limits.request.min(limits.response);
-    if limits.slots == 0 || smallest < MIN_MESSAGE || limits.operations < 2 {
-        let fault = Nfs4Fault::Limits;
-        return Err(Nfs4Error::fault(NfsOpnum4::CreateSession, fault));
-    }
-    Ok(limits)
 }

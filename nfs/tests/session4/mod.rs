@@ -3,6 +3,7 @@
 
 mod attributes;
 mod chunks;
+mod client_ids;
 mod compounds;
 mod recalls;
 mod server;

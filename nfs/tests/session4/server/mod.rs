@@ -16,14 +16,15 @@ use std::sync::{Arc, Mutex};
 use oncrpc::{Context, RpcError};
 use rpcrdma_nfs::nfs4::nfs4_program::nfs_v4::{CompoundResults, Service};
 use rpcrdma_nfs::nfs4::owned::{
-    Compound4res, Getattr4res, Getfh4res, NfsResop4 as Res, Read4res, Sequence4res,
+    Compound4res, CreateSession4res, Getattr4res, Getfh4res, NfsResop4 as Res, Read4res,
+    Sequence4res,
 };
 use rpcrdma_nfs::nfs4::{
     Compound4args, Lookup4res, NfsArgop4 as Op, Nfsstat4 as Status, Putfh4res, Sessionid4, Stateid4,
 };
 
 pub use back_channel::Callback;
-use sessions::{Replay, Session};
+use sessions::{ClientRecord, Replay, Session};
 
 pub const SLOTS: u32 = 4;
 
@@ -32,6 +33,10 @@ pub const SLOTS: u32 = 4;
 pub enum Trick {
     /// Executes a COMPOUND and does not reply.
     LoseReply,
+    /// Executes CREATE_SESSION and does not reply.
+    LoseSession,
+    /// Replies to CREATE_SESSION with another session.
+    OtherSession(Sessionid4),
     /// Executes a COMPOUND and replies as to its retransmission before it has ended.
     Executing,
     /// Replies as if an uncached reply to a COMPOUND had been lost.
@@ -54,7 +59,7 @@ pub struct Server(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    clients: HashMap<u64, Vec<u8>>,
+    clients: HashMap<u64, ClientRecord>,
     sessions: HashMap<Sessionid4, Session>,
     files: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The number of changes of each file.
@@ -121,6 +126,11 @@ impl Server {
         self.state().delegations.contains_key(name.as_bytes())
     }
 
+    /// Returns how many sessions exist.
+    pub fn sessions(&self) -> usize {
+        self.state().sessions.len()
+    }
+
     /// Returns how many files are open.
     pub fn opens(&self) -> usize {
         self.state().opens.len()
@@ -144,7 +154,13 @@ impl Service for Server {
         tokio::task::yield_now().await;
         let mut state = self.state();
         // The others concern operations after SEQUENCE.
-        let is_concerned = args.argarray.len() > 1 || matches!(state.trick, Some(Trick::Executing));
+        let is_concerned = match state.trick {
+            Some(Trick::Executing) => true,
+            Some(Trick::LoseSession | Trick::OtherSession(_)) => {
+                matches!(args.argarray.get(0), Some(Op::CreateSession(_)))
+            }
+            _ => args.argarray.len() > 1,
+        };
         let trick = if is_concerned {
             state.trick.take()
         } else {
@@ -152,7 +168,14 @@ impl Service for Server {
         };
         let mut reply = state.compound(cx, &args);
         match trick {
-            Some(Trick::LoseReply) => return Err(RpcError::NoReply),
+            Some(Trick::LoseReply | Trick::LoseSession) => return Err(RpcError::NoReply),
+            Some(Trick::OtherSession(id)) => {
+                if let Some(Res::CreateSession(CreateSession4res::Ok(ok))) =
+                    reply.resarray.first_mut()
+                {
+                    ok.csr_sessionid = id;
+                }
+            }
             Some(Trick::Executing) => {
                 let result = Res::Sequence(Sequence4res::Default(Status::Delay));
                 (reply.status, reply.resarray) = (Status::Delay, vec![result]);

@@ -16,6 +16,19 @@ use rpcrdma_nfs::nfs4::{
 
 use super::{SLOTS, State};
 
+/// The number of the first CREATE_SESSION of a client ID.
+const FIRST: u32 = 1;
+
+/// A client ID.
+pub(super) struct ClientRecord {
+    owner: Vec<u8>,
+    verifier: [u8; 8],
+    is_confirmed: bool,
+    /// The number of the last CREATE_SESSION, and the reply to it.
+    sequence: u32,
+    reply: Option<CreateSession4resok>,
+}
+
 pub(super) struct Session {
     pub(super) client: u64,
     pub(super) slots: Vec<Slot>,
@@ -96,15 +109,30 @@ impl State {
         }
     }
 
+    /// Executes EXCHANGE_ID (RFC 8881, section 18.35.4, items 1, 2, 4 and 5). A confirmed client
+    /// gets the result of its first EXCHANGE_ID again, beside the flag.
     fn exchange_id(&mut self, args: &ExchangeId4args<'_>) -> (Status, Res) {
         let owner = args.eia_clientowner.co_ownerid.as_bytes().to_vec();
-        let known = self.clients.iter().find(|(_, known)| **known == owner);
-        let id = known.map(|(id, _)| *id).unwrap_or_else(|| self.number());
-        self.clients.insert(id, owner);
+        let verifier = args.eia_clientowner.co_verifier;
+        self.clients
+            .retain(|_, known| known.is_confirmed || known.owner != owner);
+        let is_same = |known: &ClientRecord| known.owner == owner && known.verifier == verifier;
+        let known = self.clients.iter().find(|(_, known)| is_same(known));
+        let (id, eir_flags) = match known {
+            Some((id, _)) => (*id, EXCHGID4_FLAG_CONFIRMED_R),
+            None => (self.number(), 0),
+        };
+        self.clients.entry(id).or_insert(ClientRecord {
+            owner,
+            verifier,
+            is_confirmed: false,
+            sequence: FIRST - 1,
+            reply: None,
+        });
         let ok = ExchangeId4resok {
             eir_clientid: id,
-            eir_sequenceid: 1,
-            eir_flags: 0,
+            eir_sequenceid: FIRST,
+            eir_flags,
             eir_state_protect: StateProtect4R::None,
             eir_server_owner: ServerOwner4 {
                 so_minor_id: 0,
@@ -117,7 +145,55 @@ impl State {
         (Status::Ok, Res::ExchangeId(result))
     }
 
+    /// Executes CREATE_SESSION (RFC 8881, section 18.36.4).
     fn create_session(&mut self, cx: &Context, args: &CreateSession4args<'_>) -> (Status, Res) {
+        match self.try_create_session(cx, args) {
+            Ok(ok) => {
+                let result = CreateSession4res::Ok(Box::new(ok));
+                (Status::Ok, Res::CreateSession(result))
+            }
+            Err(status) => {
+                let result = CreateSession4res::Default(status);
+                (status, Res::CreateSession(result))
+            }
+        }
+    }
+
+    fn try_create_session(
+        &mut self,
+        cx: &Context,
+        args: &CreateSession4args<'_>,
+    ) -> Result<CreateSession4resok, Status> {
+        let client = self.clients.get_mut(&args.csa_clientid);
+        let client = client.ok_or(Status::StaleClientid)?;
+        if args.csa_sequence == client.sequence {
+            return client.reply.clone().ok_or(Status::SeqMisordered);
+        }
+        if args.csa_sequence != client.sequence + 1 {
+            return Err(Status::SeqMisordered);
+        }
+        client.sequence = args.csa_sequence;
+        if !client.is_confirmed {
+            client.is_confirmed = true;
+            let owner = client.owner.clone();
+            self.restart(&owner, args.csa_clientid);
+        }
+        let ok = self.new_session(cx, args);
+        let client = self.clients.get_mut(&args.csa_clientid).unwrap();
+        client.reply = Some(ok.clone());
+        Ok(ok)
+    }
+
+    /// Ends the client IDs that an owner had before it restarted.
+    fn restart(&mut self, owner: &[u8], now: u64) {
+        let is_old = |id: &u64, known: &ClientRecord| *id != now && known.owner == owner;
+        let old = self.clients.extract_if(|id, known| is_old(id, known));
+        let old: Vec<u64> = old.map(|(id, _)| id).collect();
+        self.sessions
+            .retain(|_, session| !old.contains(&session.client));
+    }
+
+    fn new_session(&mut self, cx: &Context, args: &CreateSession4args<'_>) -> CreateSession4resok {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.number().to_be_bytes());
         let session = Session {
@@ -137,15 +213,13 @@ impl State {
             ca_maxrequests: SLOTS,
             ca_rdma_ird: Default::default(),
         };
-        let ok = CreateSession4resok {
+        CreateSession4resok {
             csr_sessionid: id,
             csr_sequence: args.csa_sequence,
             csr_flags: args.csa_flags,
             csr_fore_chan_attrs: attrs(100_000),
             csr_back_chan_attrs: attrs(4096),
-        };
-        let result = CreateSession4res::Ok(Box::new(ok));
-        (Status::Ok, Res::CreateSession(result))
+        }
     }
 
     fn bind(&mut self, cx: &Context, args: &BindConnToSession4args) -> (Status, Res) {
@@ -176,6 +250,7 @@ impl State {
         if self.sessions.values().any(|each| each.client == id) {
             return Status::ClientidBusy;
         }
+        self.clients.remove(&id);
         Status::Ok
     }
 }
