@@ -35,7 +35,7 @@ use crate::nfs3::{
 use crate::special_objects::{check_link_target, special_file};
 use crate::wcc::Wcc;
 use naming::LINK_MAX;
-use node::{Content, EXECUTE, Node, READ, SET_GID, SET_UID, WRITE};
+use node::{Content, EXECUTE, Node, READ, WRITE};
 use setting::MAX_SIZE;
 use tree::{ROOT, Tree};
 
@@ -169,7 +169,7 @@ fn write(tree: &mut Tree, caller: &Caller, id: u64, offset: u64, bytes: &[u8]) -
     if written > 0 {
         (node.mtime, node.ctime) = (now, now);
         if !caller.is_root() {
-            node.mode &= !(SET_UID | SET_GID);
+            node.mode &= !node.id_bits_to_clear(caller);
         }
     }
     u32::try_from(written).map_err(|_| Nfsstat3::Serverfault)

@@ -24,7 +24,8 @@ pub(super) const EXECUTE: u32 = 1;
 /// Only owners may remove names from a directory with this bit.
 pub(super) const STICKY: u32 = 0o1000;
 pub(super) const SET_GID: u32 = 0o2000;
-pub(super) const SET_UID: u32 = 0o4000;
+const SET_UID: u32 = 0o4000;
+const GROUP_EXECUTE: u32 = 0o10;
 
 /// The cookie of the first name. `.` and `..` have the cookies before.
 const FIRST_COOKIE: u64 = 3;
@@ -177,6 +178,18 @@ impl Node {
 
     pub(super) fn is_owner(&self, caller: &Caller) -> bool {
         caller.is_root() || caller.uid == self.uid
+    }
+
+    /// Returns the bits of the mode that end when a caller changes the owner or the content of a
+    /// file, as with Linux. Without group-execute permission the set-group-ID bit makes no program
+    /// run as the group, so it stays, unless the caller is not in the group.
+    pub(super) fn id_bits_to_clear(&self, caller: &Caller) -> u32 {
+        let is_member = caller.is_root() || caller.is_in(self.gid);
+        if self.mode & GROUP_EXECUTE != 0 || !is_member {
+            SET_UID | SET_GID
+        } else {
+            SET_UID
+        }
     }
 
     /// Returns the permissions of a caller: [`READ`], [`WRITE`] and [`EXECUTE`].

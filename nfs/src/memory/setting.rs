@@ -2,7 +2,7 @@
 //!
 //! All checks of a SETATTR precede its first change, as `memory` requires of every operation.
 
-use super::node::{Content, Node, SET_GID, SET_UID, WRITE};
+use super::node::{Content, Node, SET_GID, WRITE};
 use super::tree::Tree;
 use crate::caller::Caller;
 use crate::file_system::FsResult;
@@ -52,15 +52,17 @@ impl Changes {
             NewTime::Server => now,
             NewTime::Client(time) => time,
         };
-        // As Linux does, also for user 0: a file with these bits must not run as its new owner.
-        if (self.uid.is_some() || self.gid.is_some()) && !node.is_directory() {
-            node.mode &= !(SET_UID | SET_GID);
+        // Also for user 0: a file with these bits must not run as its new owner.
+        let changes_owner = (self.uid.is_some() || self.gid.is_some()) && !node.is_directory();
+        let changes_content = self.size.is_some() && !caller.is_root();
+        if changes_owner || changes_content {
+            node.mode &= !node.id_bits_to_clear(caller);
         }
-        node.mode = self.mode.unwrap_or(node.mode);
         node.uid = self.uid.unwrap_or(node.uid);
         node.gid = self.gid.unwrap_or(node.gid);
-        if !caller.is_root() && !caller.is_in(node.gid) {
-            node.mode &= !SET_GID;
+        if let Some(mode) = self.mode {
+            let is_member = caller.is_root() || caller.is_in(node.gid);
+            node.mode = if is_member { mode } else { mode & !SET_GID };
         }
         if self.size.is_some() {
             node.mtime = now;

@@ -11,6 +11,7 @@ use rpcrdma_nfs::nfs3::{
 use crate::backends::Offer;
 use crate::service::support::{
     World, assert_unchanged, each_transport, each_transport_of_memory, fh, mode, open, user,
+    write_args,
 };
 
 async fn setattr(world: &World, object: &[u8], uid: u32, new: Sattr3) -> Setattr3res {
@@ -220,6 +221,79 @@ fn set_id_bits_of_a_file_end_with_its_owner() {
         assert_eq!((file.mode, file.uid, file.gid), (0o755, 0, 0));
         let dir = world.attributes(&dir).await.unwrap();
         assert_eq!((dir.mode, dir.uid, dir.gid), (0o2775, 5, 5));
+    });
+}
+
+/// As Linux does (`setattr_should_drop_sgid`): without group-execute permission the set-group-ID bit
+/// makes no program run as the group, and stays, unless the user is not in the group.
+#[test]
+fn the_set_group_id_bit_ends_where_it_gives_rights() {
+    each_transport(open, async |world| {
+        let sized = Sattr3 {
+            size: SetSize3::True(0),
+            ..Sattr3::UNSET
+        };
+        let cases = [
+            (0o2644, 5, 0o2644),
+            (0o2654, 5, 0o654),
+            (0o6644, 5, 0o2644),
+            (0o6655, 5, 0o655),
+            (0o2644, 9, 0o644),
+        ];
+        for (bits, group, expected) in cases {
+            let mut modes = Vec::new();
+            for change in ["write", "size", "group"] {
+                let name = format!("{change}-{bits:o}-{group}");
+                let file = world.file(&world.root, &name, 0o600).await;
+                let owner = Sattr3 {
+                    uid: SetUid3::True(5),
+                    gid: SetGid3::True(group),
+                    ..Sattr3::UNSET
+                };
+                setattr(world, &file, 0, owner).await;
+                setattr(world, &file, 0, mode(bits)).await;
+                let same_group = Sattr3 {
+                    uid: SetUid3::False,
+                    ..owner
+                };
+                let status = match change {
+                    "size" => setattr(world, &file, 5, sized).await.status(),
+                    "group" => setattr(world, &file, 5, same_group).await.status(),
+                    _ => {
+                        let args = write_args(&file, 0, b"bytes");
+                        let written = world.nfs.write(&args).credentials(user(5));
+                        written.await.unwrap().status()
+                    }
+                };
+                assert_eq!(status, Nfsstat3::Ok, "{name}");
+                modes.push(world.attributes(&file).await.unwrap().mode);
+            }
+            assert_eq!(modes, [expected; 3], "{bits:o} {group}");
+        }
+    });
+}
+
+/// Only a new mode is compared with the groups of the user.
+#[test]
+fn other_changes_keep_the_set_group_id_bit() {
+    each_transport(open, async |world| {
+        let dir = world.dir(&world.root, "dir", 0o755).await;
+        let owner = Sattr3 {
+            uid: SetUid3::True(5),
+            gid: SetGid3::True(9),
+            ..Sattr3::UNSET
+        };
+        setattr(world, &dir, 0, owner).await;
+        setattr(world, &dir, 0, mode(0o2775)).await;
+        let touches = Sattr3 {
+            mtime: SetMtime::SetToServerTime,
+            ..Sattr3::UNSET
+        };
+        let touched = setattr(world, &dir, 5, touches).await;
+        assert_eq!(touched.status(), Nfsstat3::Ok);
+        assert_eq!(world.attributes(&dir).await.unwrap().mode, 0o2775);
+        setattr(world, &dir, 5, mode(0o2770)).await;
+        assert_eq!(world.attributes(&dir).await.unwrap().mode, 0o770);
     });
 }
 
