@@ -1,11 +1,11 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
 //!
 //! An object is created as its caller under the lock of the directory, gets its remaining
-//! attributes (`setting`), and is reported after the directory is on stable storage (`finish`). A
-//! file that exists gets its new size under its own lock, too (`resize`). The
-//! times of a file store the verifier of an exclusive create, also over a restart. Work in place
-//! must call `takes_long` before it creates the object: its repetition on a worker would find the
-//! object.
+//! attributes (`setting`, which checks them before the creation), and is reported after the
+//! directory is on stable storage (`finish`). A file that exists gets its new size under its own
+//! lock, too (`resize`). The times of a file store the verifier of an exclusive create, also over a
+//! restart. Work in place must call `takes_long` before it creates the object: its repetition on a
+//! worker would find the object.
 
 use std::os::fd::OwnedFd;
 
@@ -110,14 +110,15 @@ impl Tree {
         caller: &Caller,
         dir: &FileHandle,
         wcc: &mut Wcc,
-        new: &Sattr3,
+        (kind, new): (FileType, &Sattr3),
         create: impl FnOnce(&ObjectFd) -> Result<ObjectFd, Errno>,
     ) -> FsResult<Object> {
         self.change(dir, wcc, |dir| {
             dir.check_directory()?;
+            let changes = self.check_new(caller, kind, new)?;
             let made = self.identity.run_as(caller, || create(dir))?;
             let made = made.map_err(status_without_perm)?;
-            let made = self.apply_to_new(caller, made, new)?;
+            let made = self.apply_to_new(caller, made, changes)?;
             self.finish(caller, dir, &made)
         })
     }
@@ -246,10 +247,11 @@ impl Tree {
         name: &[u8],
         new: &Sattr3,
     ) -> FsResult<ObjectFd> {
+        let changes = self.check_new(caller, FileType::RegularFile, new)?;
         let mode = mode_or(new, 0o600);
         let create = || ObjectFd::new(openat(&dir.fd, name, CREATE, mode)?);
         let made = self.identity.run_as(caller, create)?;
-        self.apply_to_new(caller, made.map_err(create_status)?, new)
+        self.apply_to_new(caller, made.map_err(create_status)?, changes)
     }
 
     /// Opens the existing object with the name of a file to create.
@@ -295,7 +297,7 @@ impl Tree {
         wcc: &mut Wcc,
     ) -> FsResult<Object> {
         let mode = mode_or(new, 0o700);
-        self.create_in(caller, dir, wcc, new, |dir| {
+        self.create_in(caller, dir, wcc, (FileType::Directory, new), |dir| {
             mkdirat(&dir.fd, name, mode)?;
             self.child(dir, name)
         })
@@ -315,7 +317,7 @@ impl Tree {
             ..*new
         };
         let well_formed = check_link_target(path);
-        self.create_in(caller, dir, wcc, &new, |dir| {
+        self.create_in(caller, dir, wcc, (FileType::Symlink, &new), |dir| {
             match well_formed {
                 Ok(()) => symlinkat(path.as_bytes(), &dir.fd, name)?,
                 Err(Nfsstat3::Nametoolong) => return Err(Errno::NAMETOOLONG),
@@ -344,9 +346,10 @@ impl Tree {
                 specdata2,
             },
         ) = (mode_or(new, 0o600), spec);
-        self.create_in(caller, dir, wcc, new, |dir| {
+        let kind = file_type(kind);
+        self.create_in(caller, dir, wcc, (kind, new), |dir| {
             let device = makedev(specdata1, specdata2);
-            mknodat(&dir.fd, name, file_type(kind), mode, device)?;
+            mknodat(&dir.fd, name, kind, mode, device)?;
             self.child(dir, name)
         })
     }

@@ -42,11 +42,8 @@ impl Changes {
         utimensat(&object.fd, "", &times, AtFlags::EMPTY_PATH)
     }
 
+    /// Sets the owners. `check_values` has rejected -1, which would leave an owner as it is.
     fn set_owner(&self, object: &ObjectFd) -> Result<(), Errno> {
-        let none = u32::MAX;
-        if self.uid == Some(none) || self.gid == Some(none) {
-            return Err(Errno::INVAL);
-        }
         let (uid, gid) = (self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw));
         chownat(&object.fd, "", uid, gid, AtFlags::EMPTY_PATH)
     }
@@ -80,14 +77,25 @@ impl Tree {
         })
     }
 
+    /// Checks new values, before anything is changed or created.
+    fn check_values(&self, changes: &Changes) -> FsResult<()> {
+        let none = Some(u32::MAX);
+        changes.check_times()?;
+        if changes.uid == none || changes.gid == none {
+            return Err(Nfsstat3::Inval);
+        }
+        if changes.size.is_some_and(|size| size > self.max_size) {
+            return Err(Nfsstat3::Fbig);
+        }
+        Ok(())
+    }
+
     /// Checks everything that can be checked before a change.
     fn check(&self, caller: &Caller, object: &ObjectFd, changes: &Changes) -> FsResult<()> {
-        changes.check_times()?;
-        match changes.size {
-            Some(_) if object.kind() != FileType::RegularFile => return Err(Nfsstat3::Inval),
-            Some(size) if size > self.max_size => return Err(Nfsstat3::Fbig),
-            _ => {}
+        if changes.size.is_some() && object.kind() != FileType::RegularFile {
+            return Err(Nfsstat3::Inval);
         }
+        self.check_values(changes)?;
         let is_owner = object.is_owner(caller) || !self.identity.switches();
         if changes.needs_owner() && !is_owner {
             return Err(Nfsstat3::Perm);
@@ -146,22 +154,35 @@ impl Tree {
         self.identity.run_as_server(set)?.map_err(status)
     }
 
-    /// Sets those attributes of a new object that its creation did not set, and returns it with its
-    /// current attributes. Only user 0 sets owner and group.
-    pub(super) fn apply_to_new(
+    /// Returns the attributes of an object to create, after a check of their values: a failure
+    /// after the creation would leave the object behind. Only user 0 sets owner and group, and only
+    /// a file has a size.
+    pub(super) fn check_new(
         &self,
         caller: &Caller,
-        object: ObjectFd,
+        kind: FileType,
         new: &Sattr3,
-    ) -> FsResult<ObjectFd> {
+    ) -> FsResult<Changes> {
         let mut changes = Changes::from(new);
         if !caller.is_root() {
             (changes.uid, changes.gid) = (None, None);
         }
         // A new file is empty.
-        if object.kind() != FileType::RegularFile || changes.size == Some(0) {
+        if kind != FileType::RegularFile || changes.size == Some(0) {
             changes.size = None;
         }
+        self.check_values(&changes)?;
+        Ok(changes)
+    }
+
+    /// Sets those attributes of a new object that its creation did not set, and returns it with its
+    /// current attributes.
+    pub(super) fn apply_to_new(
+        &self,
+        caller: &Caller,
+        object: ObjectFd,
+        mut changes: Changes,
+    ) -> FsResult<ObjectFd> {
         // The permissions are set already, and a default ACL may have reduced them.
         let now = mode(&object.stat);
         let missing = changes.mode.unwrap_or(0) & SPECIAL & !now;

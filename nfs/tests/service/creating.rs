@@ -143,6 +143,57 @@ fn creation_needs_permission_and_a_directory() {
     });
 }
 
+/// An error must not leave an object behind: a client that tries again would find it.
+#[test]
+fn invalid_attributes_create_nothing() {
+    each_transport(open, async |world| {
+        let at = Nfstime3 {
+            seconds: 1,
+            nseconds: 1_000_000_000,
+        };
+        let bad = Sattr3 {
+            mtime: SetMtime::SetToClientTime(at),
+            ..mode(0o644)
+        };
+        let large = Sattr3 {
+            size: SetSize3::True(u64::MAX),
+            ..mode(0o644)
+        };
+        for new in [bad, large] {
+            for how in [Createhow3::Guarded(new), Createhow3::Unchecked(new)] {
+                let failed = create(world, &world.root, b"new", how).await.status();
+                assert!(
+                    matches!(failed, Nfsstat3::Inval | Nfsstat3::Fbig),
+                    "{failed:?}"
+                );
+                let found = world.lookup(&world.root, b"new").await;
+                assert_eq!(found, Err(Nfsstat3::Noent));
+            }
+        }
+        let args = Mkdir3args {
+            r#where: place(&world.root, b"new"),
+            attributes: bad,
+        };
+        let dir = world.nfs.mkdir(&args).await.unwrap().status();
+        let args = Symlink3args {
+            r#where: place(&world.root, b"new"),
+            symlink: Symlinkdata3 {
+                symlink_attributes: bad,
+                symlink_data: b"path".into(),
+            },
+        };
+        let link = world.nfs.symlink(&args).await.unwrap().status();
+        let args = Mknod3args {
+            r#where: place(&world.root, b"new"),
+            what: Mknoddata3::Fifo(bad),
+        };
+        let fifo = world.nfs.mknod(&args).await.unwrap().status();
+        assert_eq!([dir, link, fifo], [Nfsstat3::Inval; 3]);
+        let found = world.lookup(&world.root, b"new").await;
+        assert_eq!(found, Err(Nfsstat3::Noent));
+    });
+}
+
 #[test]
 fn mkdir_counts_as_a_link_of_its_parent() {
     each_transport(open, async |world| {
