@@ -67,12 +67,16 @@ impl Tree {
         guard: Option<Nfstime3>,
         wcc: &mut Wcc,
     ) -> FsResult<()> {
-        let changes = Changes::from(new);
+        let mut changes = Changes::from(new);
         self.change(object, wcc, |found| {
             if guard.is_some_and(|guard| guard != ctime(&found.stat)) {
                 return Err(Nfsstat3::NotSync);
             }
             self.check(caller, found, &changes)?;
+            if found.kind() == FileType::Symlink {
+                // The kernel refuses it, and clients copy it from symbolic links that have one.
+                changes.mode = None;
+            }
             self.apply(caller, found, &changes)
         })
     }

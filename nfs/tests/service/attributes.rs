@@ -1,17 +1,17 @@
 //! GETATTR, SETATTR and ACCESS: sections 3.3.1, 3.3.2 and 3.3.4.
 
 use rpcrdma_nfs::Squash;
-use rpcrdma_nfs::nfs3::owned::{Access3res, Setattr3res};
+use rpcrdma_nfs::nfs3::owned::{Access3res, Setattr3res, Symlink3res};
 use rpcrdma_nfs::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ,
     Access3args, Ftype3, Nfsstat3, Nfstime3, Sattr3, Sattrguard3, SetAtime, SetGid3, SetMtime,
-    SetSize3, SetUid3, Setattr3args,
+    SetSize3, SetUid3, Setattr3args, Symlink3args, Symlinkdata3,
 };
 
 use crate::backends::Offer;
 use crate::service::support::{
-    World, assert_unchanged, each_transport, each_transport_of_memory, fh, mode, open, user,
-    write_args,
+    World, assert_unchanged, each_transport, each_transport_of_memory, fh, handle_of, mode, open,
+    place, user, write_args,
 };
 
 async fn setattr(world: &World, object: &[u8], uid: u32, new: Sattr3) -> Setattr3res {
@@ -294,6 +294,45 @@ fn other_changes_keep_the_set_group_id_bit() {
         assert_eq!(world.attributes(&dir).await.unwrap().mode, 0o2775);
         setattr(world, &dir, 5, mode(0o2770)).await;
         assert_eq!(world.attributes(&dir).await.unwrap().mode, 0o770);
+    });
+}
+
+/// As Linux's server does. Some clients set the mode of a symbolic link when they copy it.
+#[test]
+fn a_new_mode_of_a_symbolic_link_is_no_error() {
+    each_transport(open, async |world| {
+        let args = Symlink3args {
+            r#where: place(&world.root, b"link"),
+            symlink: Symlinkdata3 {
+                symlink_attributes: Sattr3::UNSET,
+                symlink_data: b"path".into(),
+            },
+        };
+        let link = match world.nfs.symlink(&args).await.unwrap() {
+            Symlink3res::Ok(ok) => handle_of(ok.obj),
+            failed => panic!("{failed:?}"),
+        };
+        let at = Nfstime3 {
+            seconds: 1_000_000,
+            nseconds: 7,
+        };
+        let new = Sattr3 {
+            uid: SetUid3::True(5),
+            mtime: SetMtime::SetToClientTime(at),
+            ..mode(0o755)
+        };
+        let result = setattr(world, &link, 0, new).await;
+        assert_eq!(result.status(), Nfsstat3::Ok);
+        let attributes = world.attributes(&link).await.unwrap();
+        assert_eq!((attributes.uid, attributes.mtime), (5, at));
+        assert_eq!(
+            setattr(world, &link, 5, mode(0o700)).await.status(),
+            Nfsstat3::Ok
+        );
+        assert_eq!(
+            setattr(world, &link, 6, mode(0o700)).await.status(),
+            Nfsstat3::Perm
+        );
     });
 }
 
