@@ -31,6 +31,10 @@ use crate::wcc::Wcc;
 
 /// The maximum attempts of CREATE while other processes create and remove the name.
 const MAX_TRIES: usize = 8;
+/// The maximum numbers of a device: the kernel has 12 and 20 bits for them, and ignores others.
+const MAX_MAJOR: u32 = (1 << 12) - 1;
+const MAX_MINOR: u32 = (1 << 20) - 1;
+
 /// A new file with a name. It is open for reading, whatever its mode is: the server keeps it open,
 /// and the host cannot execute a file that is open for writing.
 const CREATE: OFlags = OFlags::CREATE
@@ -338,6 +342,9 @@ impl Tree {
         let is_device = matches!(kind, Ftype3::Chr | Ftype3::Blk);
         if is_device && !caller.is_root() {
             return Err(Nfsstat3::Acces);
+        }
+        if is_device && (spec.specdata1 > MAX_MAJOR || spec.specdata2 > MAX_MINOR) {
+            return Err(Nfsstat3::Inval);
         }
         let (
             mode,

@@ -283,3 +283,38 @@ fn mknod_creates_only_special_files() {
         assert_eq!(other.status(), Nfsstat3::Acces);
     });
 }
+
+/// The kernel has 12 bits for the major number and 20 for the minor one: another device must not be
+/// created instead.
+#[test]
+fn a_device_has_the_requested_numbers() {
+    each_transport(open, async |world| {
+        let numbers = [(4095, 0xf_ffff), (4097, 3), (1, 0x10_0003), (u32::MAX, 0)];
+        for (specdata1, specdata2) in numbers {
+            let spec = Specdata3 {
+                specdata1,
+                specdata2,
+            };
+            let name = format!("{specdata1}-{specdata2}");
+            let args = Mknod3args {
+                r#where: place(&world.root, name.as_bytes()),
+                what: Mknoddata3::Chr(Devicedata3 {
+                    dev_attributes: mode(0o600),
+                    spec,
+                }),
+            };
+            let is_valid = specdata1 < 1 << 12 && specdata2 < 1 << 20;
+            match world.nfs.mknod(&args).await.unwrap() {
+                Mknod3res::Ok(ok) => {
+                    assert!(is_valid || world.expected.is_memory, "{name}");
+                    assert_eq!(attributes_of(&ok.obj_attributes).rdev, spec);
+                }
+                failed => {
+                    assert_eq!((failed.status(), is_valid), (Nfsstat3::Inval, false));
+                    let found = world.lookup(&world.root, name.as_bytes()).await;
+                    assert_eq!(found, Err(Nfsstat3::Noent));
+                }
+            }
+        }
+    });
+}
