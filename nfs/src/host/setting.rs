@@ -189,7 +189,10 @@ impl Tree {
     ) -> FsResult<ObjectFd> {
         // The permissions are set already, and a default ACL may have reduced them.
         let now = mode(&object.stat);
-        let missing = changes.mode.unwrap_or(0) & SPECIAL & !now;
+        // A new owner clears bits that the creation has set.
+        let has_new_owner = changes.uid.or(changes.gid).is_some();
+        let kept = if has_new_owner { 0 } else { now };
+        let missing = changes.mode.unwrap_or(0) & SPECIAL & !kept;
         changes.mode = (missing != 0).then_some(now | missing);
         if changes.is_empty() {
             return Ok(object);

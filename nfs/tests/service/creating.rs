@@ -3,7 +3,7 @@
 use rpcrdma_nfs::nfs3::owned::{Create3res, Mkdir3res, Mknod3res, Symlink3res};
 use rpcrdma_nfs::nfs3::{
     Create3args, Createhow3, Devicedata3, Ftype3, Mkdir3args, Mknod3args, Mknoddata3, Nfsstat3,
-    Nfstime3, Sattr3, SetMtime, SetSize3, Specdata3, Symlink3args, Symlinkdata3,
+    Nfstime3, Sattr3, SetGid3, SetMtime, SetSize3, SetUid3, Specdata3, Symlink3args, Symlinkdata3,
 };
 
 use crate::service::support::{
@@ -140,6 +140,27 @@ fn creation_needs_permission_and_a_directory() {
         assert_eq!(failed.status(), Nfsstat3::Notdir);
         let failed = create(world, &[7; 16], b"x", Createhow3::Guarded(Sattr3::UNSET)).await;
         assert_eq!(failed.status(), world.expected.unknown);
+    });
+}
+
+#[test]
+fn a_new_file_has_its_mode_and_its_owners() {
+    each_transport(open, async |world| {
+        for bits in [0o640, 0o6755, 0o1777] {
+            let new = Sattr3 {
+                uid: SetUid3::True(5),
+                gid: SetGid3::True(6),
+                ..mode(bits)
+            };
+            let (name, how) = (format!("{bits:o}"), Createhow3::Guarded(new));
+            let made = create(world, &world.root, name.as_bytes(), how).await;
+            let Create3res::Ok(ok) = made else {
+                panic!("{made:?}");
+            };
+            let attributes = attributes_of(&ok.obj_attributes);
+            let seen = (attributes.mode, attributes.uid, attributes.gid);
+            assert_eq!(seen, (bits, 5, 6));
+        }
     });
 }
 
