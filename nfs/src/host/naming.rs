@@ -137,6 +137,9 @@ impl Tree {
             // The target first: if the machine fails in between, a file with two names is better
             // than one without.
             self.sync_change(caller, &to)?;
+            if from.id() == to.id() {
+                return Ok(());
+            }
             self.sync_change(caller, &from)
         })
     }
