@@ -132,6 +132,13 @@ impl Identity {
             (User::Server, None) => return Ok(()),
             (User::Caller(now), Some(caller)) if now == caller => return Ok(()),
             (User::Server, Some(_)) => {}
+            // Both lack the same capabilities, which the kernel changes only for user 0.
+            (User::Caller(now), Some(caller)) if !now.is_root() && !caller.is_root() => {
+                *user = User::Unknown;
+                set_ids(caller).ok_or(Nfsstat3::Acces)?;
+                *user = User::Caller(caller.clone());
+                return Ok(());
+            }
             _ => {
                 *user = User::Unknown;
                 if !self.become_server() {
@@ -174,15 +181,10 @@ impl Identity {
             & set_capabilities(None, self.capabilities).is_ok()
     }
 
-    /// Returns `None` if no such user or group can exist.
+    /// Makes this thread, which is the server's user, a caller. Returns `None` if no such user or
+    /// group can exist.
     fn become_caller(&self, caller: &Caller) -> Option<()> {
-        let nobody = u32::MAX;
-        if caller.gids.contains(&nobody) || caller.gid == nobody || caller.uid == nobody {
-            return None;
-        }
-        let groups: Vec<_> = caller.gids.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        set_thread_groups(&groups).ok()?;
-        (sys::set_fs_group(caller.gid) && sys::set_fs_user(caller.uid)).then_some(())?;
+        set_ids(caller)?;
         if caller.is_root() {
             return Some(());
         }
@@ -190,4 +192,15 @@ impl Identity {
         less.effective = less.effective.difference(OF_ROOT);
         set_capabilities(None, less).ok()
     }
+}
+
+/// Sets the user and the groups of this thread. Returns `None` if no such user or group can exist.
+fn set_ids(caller: &Caller) -> Option<()> {
+    let nobody = u32::MAX;
+    if caller.gids.contains(&nobody) || caller.gid == nobody || caller.uid == nobody {
+        return None;
+    }
+    let groups: Vec<_> = caller.gids.iter().map(|gid| Gid::from_raw(*gid)).collect();
+    set_thread_groups(&groups).ok()?;
+    (sys::set_fs_group(caller.gid) && sys::set_fs_user(caller.uid)).then_some(())
 }
