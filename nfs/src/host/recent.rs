@@ -176,6 +176,21 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentCache<K, V> {
         entries.by_key.peek(key).map(|entry| entry.value.clone())
     }
 
+    /// Replaces the values of an object. This is no use of them.
+    pub(super) fn replace(&self, object: Id, value: &V) {
+        let mut entries = self.lock();
+        let Entries { by_key, by_object } = &mut *entries;
+        let keys = by_object.get(&object).map_or(&[][..], Keys::as_slice);
+        let entries_of = keys.iter().filter_map(|key| {
+            let entry = by_key.peek_mut(key)?;
+            Some(std::mem::replace(&mut entry.value, value.clone()))
+        });
+        let replaced: Vec<V> = entries_of.collect();
+        drop(entries);
+        // Closing takes time: the lock is not held during it.
+        drop(replaced);
+    }
+
     /// Removes the value of a key.
     pub(super) fn remove(&self, key: &K) {
         let _removed = self.lock().remove(key);
@@ -244,6 +259,19 @@ mod tests {
         assert_eq!(Arc::strong_count(&value), 1);
         let entries = recent.lock();
         assert!(entries.by_key.is_empty() && entries.by_object.is_empty());
+    }
+
+    #[test]
+    fn the_values_of_an_object_are_replaced() {
+        let (recent, [old, new]) = (RecentCache::new(8), [1, 2].map(Arc::new));
+        for (key, object) in [('a', 1), ('b', 1), ('c', 2)] {
+            recent.insert(key, (0, object), old.clone());
+        }
+        recent.replace((0, 1), &new);
+        recent.replace((0, 3), &new);
+        let values = ['a', 'b', 'c'].map(|key| *recent.get(&key).unwrap());
+        assert_eq!(values, [2, 2, 1]);
+        assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (2, 3));
     }
 
     #[test]

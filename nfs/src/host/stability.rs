@@ -216,6 +216,19 @@ impl Stability {
         self.checked(|| fsync(file))
     }
 
+    /// Synchronizes as [`sync`](Self::sync) does. Returns `None` for a descriptor with O_PATH.
+    pub(super) fn sync_unless_path(&self, object: &OwnedFd) -> Option<FsResult<()>> {
+        match fsync(object) {
+            Err(Errno::BADF) => None,
+            done => Some(self.checked(|| done)),
+        }
+    }
+
+    /// Returns true if a file has uncommitted bytes.
+    pub(super) fn is_uncommitted(&self, id: Id) -> bool {
+        lock(&self.files).by_id.contains_key(&id)
+    }
+
     /// Brings the bytes of a file to stable storage, with the attributes that are needed to read
     /// them.
     pub(super) fn sync_data(&self, file: &OwnedFd) -> FsResult<()> {

@@ -89,6 +89,19 @@ impl Table {
         Some(entry.object.clone())
     }
 
+    /// Replaces the descriptor of an object, if it is in the table.
+    pub(super) fn replace(&self, id: Id, object: &Arc<OwnedFd>) {
+        let mut entries = self.lock();
+        let Some(number) = entries.by_id.get(&id).copied() else {
+            return;
+        };
+        let entry = entries.by_number.peek_mut(&number);
+        let replaced = entry.map(|entry| std::mem::replace(&mut entry.object, object.clone()));
+        drop(entries);
+        // Closing takes time: the lock is not held during it.
+        drop(replaced);
+    }
+
     /// Closes the descriptor of an object that has no name any more.
     pub(super) fn forget(&self, id: Id) {
         let mut entries = self.lock();
@@ -128,6 +141,16 @@ mod tests {
         assert!(table.get(numbers[1]).is_none());
         // A number is never reused.
         assert!(table.number((0, 2), &object) > third);
+    }
+
+    #[test]
+    fn a_replaced_descriptor_is_closed() {
+        let (table, [old, new]) = (Table::new(2), [object(), object()]);
+        let number = table.number((0, 1), &old);
+        table.replace((0, 1), &new);
+        table.replace((0, 2), &new);
+        assert!(Arc::ptr_eq(&table.get(number).unwrap(), &new));
+        assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (1, 2));
     }
 
     #[test]

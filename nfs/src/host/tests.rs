@@ -355,6 +355,47 @@ async fn a_file_stays_open_between_calls() {
     assert_eq!(served.descriptors("file"), few);
 }
 
+/// A directory is opened once for many changes, to synchronize it.
+#[tokio::test]
+async fn a_synchronized_directory_stays_open() {
+    for kernel_handles in [true, false] {
+        let mut served = TestHost::new();
+        let config = HostConfig::new(HandleKey::random().unwrap()).kernel_handles(kernel_handles);
+        served.host = HostFileSystem::open(served.dir.path(), config).unwrap();
+        let root = served.host.root();
+        let place = |name| DirOp {
+            dir: &root,
+            name: Name::new(name).unwrap(),
+        };
+        let (new, mut wcc) = (Sattr3::UNSET, Wcc::default());
+        let made = served
+            .host
+            .make_dir(&served.caller, place(b"dir"), &new, &mut wcc);
+        let dir = made.await.unwrap().handle;
+        let mut counts = BTreeSet::new();
+        for _ in 0..3 {
+            let (how, name) = (Createhow3::Guarded(new), Name::new(b"file").unwrap());
+            let place = DirOp { dir: &dir, name };
+            let made = served.host.create(&served.caller, place, &how, &mut wcc);
+            made.await.unwrap();
+            let removed = served.host.remove(&served.caller, place, &mut wcc);
+            removed.await.unwrap();
+            counts.insert(served.descriptors("dir"));
+            served.fail(1);
+            let failed = served.host.create(&served.caller, place, &how, &mut wcc);
+            assert_eq!(failed.await.map(drop), Err(Nfsstat3::Io));
+            let removed = served.host.remove(&served.caller, place, &mut wcc);
+            removed.await.unwrap();
+        }
+        assert_eq!(counts.len(), 1, "{counts:?}");
+        let removed = served
+            .host
+            .remove_dir(&served.caller, place(b"dir"), &mut wcc);
+        removed.await.unwrap();
+        assert_eq!(served.descriptors("dir"), 0);
+    }
+}
+
 #[tokio::test]
 async fn short_operations_of_the_servers_user_run_in_place() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {

@@ -523,21 +523,42 @@ impl Tree {
         if !self.needs_sync() {
             return Ok(());
         }
-        let reopen = || self.reopen(&object.fd, OFlags::RDONLY);
-        let opened = match object.kind() {
-            // This thread is the caller's user already, and to change it takes long.
-            FileType::Directory => match self.identity.run_as(caller, reopen)? {
-                Ok(opened) => Some(opened),
-                Err(_) => self.identity.run_as_server(reopen)?.ok(),
-            },
-            FileType::RegularFile => self.identity.run_as_server(reopen)?.ok(),
-            _ => None,
-        };
-        match opened {
-            Some(opened) => self.stability.sync(&opened),
-            // An object that cannot be opened is synchronized with the whole file system.
-            None => self.stability.sync_all(&self.root),
+        let is_file = object.kind() == FileType::RegularFile;
+        if is_file || object.kind() == FileType::Directory {
+            let sync = || self.sync_object(object);
+            // Uncommitted bytes are written as the server's user, whose rights to space that is
+            // reserved apply. Otherwise this thread is the caller's user already, and to change it
+            // takes long.
+            let as_server = is_file && self.stability.is_uncommitted(object.id());
+            let synced = match as_server {
+                true => None,
+                false => self.identity.run_as(caller, sync)?,
+            };
+            let synced = match synced {
+                None => self.identity.run_as_server(sync)?,
+                synced => synced,
+            };
+            if let Some(synced) = synced {
+                return synced;
+            }
         }
+        // An object that cannot be opened is synchronized with the whole file system.
+        self.stability.sync_all(&self.root)
+    }
+
+    /// Synchronizes an object. Returns `None` if its descriptor has O_PATH, and this thread's user
+    /// may not open it otherwise.
+    fn sync_object(&self, object: &ObjectFd) -> Option<FsResult<()>> {
+        let synced = self.stability.sync_unless_path(&object.fd);
+        synced.or_else(|| {
+            let opened = self.reopen(&object.fd, OFlags::RDONLY).ok()?;
+            let (id, opened) = (object.id(), Arc::new(opened));
+            let synced = self.stability.sync(&opened);
+            // The next change of the object does not open it again.
+            self.objects.replace(id, &(opened.clone(), id));
+            self.table.replace(id, &opened);
+            Some(synced)
+        })
     }
 }
 
