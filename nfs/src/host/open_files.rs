@@ -6,10 +6,12 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::fs::Stat;
 
+use super::attributes::size;
 use super::recent::RecentCache;
 use super::table::Id;
 use crate::caller::Caller;
@@ -28,6 +30,8 @@ pub(super) struct OpenedFile {
     /// The attributes with which the caller was checked, and the time of the check.
     checked: Rights,
     at: Instant,
+    /// The size when it was last seen, which may have changed since.
+    seen_size: Arc<AtomicU64>,
 }
 
 /// The attributes that permissions depend on.
@@ -56,7 +60,18 @@ impl OpenedFile {
             file: Arc::new(file),
             checked: Rights::of(stat),
             at: Instant::now(),
+            seen_size: Arc::new(AtomicU64::new(size(stat))),
         }
+    }
+
+    /// Returns the size when it was last seen.
+    pub(super) fn seen_size(&self) -> u64 {
+        self.seen_size.load(Relaxed)
+    }
+
+    /// Records the size.
+    pub(super) fn see_size(&self, stat: &Stat) {
+        self.seen_size.store(size(stat), Relaxed);
     }
 
     /// Returns true if the caller need not be checked again.

@@ -355,6 +355,28 @@ async fn a_file_stays_open_between_calls() {
     assert_eq!(served.descriptors("file"), few);
 }
 
+/// A file that a client reads again may have changed on the host.
+#[tokio::test]
+async fn a_file_that_is_kept_open_is_read_as_it_is() {
+    let served = TestHost::new();
+    let (file, path) = (served.create(b"file").await.unwrap(), served.dir.path());
+    let path = path.join("file");
+    for content in ["first", "second, longer", "", "third", "last"] {
+        std::fs::write(&path, content).unwrap();
+        for _ in 0..3 {
+            let (buffers, count) = (ItemAllocator::default(), 8);
+            let read = served.host.read(&served.caller, &file, 0, count, &buffers);
+            let read = read.await.unwrap();
+            let expected = &content.as_bytes()[..content.len().min(8)];
+            assert_eq!(read.data.to_vec(), expected);
+            assert_eq!(read.eof, content.len() <= 8);
+            assert_eq!(read.attributes.size, content.len() as u64);
+        }
+    }
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(served.read(&file).await, Err(Nfsstat3::Stale));
+}
+
 /// A directory is opened once for many changes, to synchronize it.
 #[tokio::test]
 async fn a_synchronized_directory_stays_open() {

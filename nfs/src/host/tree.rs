@@ -241,6 +241,11 @@ impl Tree {
         Ok(found)
     }
 
+    /// Returns the identity of the object of a handle, if the object is kept open.
+    pub(super) fn known_id(&self, handle: &FileHandle) -> Option<Id> {
+        self.objects.get(handle).map(|(_, id)| id)
+    }
+
     /// Returns the open object of a handle with its current attributes. The handle of an object
     /// without a name is stale.
     fn examine(&self, handle: &FileHandle, fd: Arc<OwnedFd>) -> FsResult<ObjectFd> {
