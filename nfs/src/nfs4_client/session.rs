@@ -179,7 +179,7 @@ impl<T: AsyncTransport> Nfs4Session<T> {
             let settled = self.settle(&mut lease).await;
             settled.map_err(|error| Nfs4Error::NotSent(Box::new(error)))?;
         }
-        request.sequence(self.sequence_args(&lease));
+        request.sequence(self.sequence_args(&lease), self.limits.cached);
         let args = self.args(request.operations());
         let call = self.call(&args);
         let reply = match call.reply_limits(request.reply_limits()).await {
