@@ -169,10 +169,18 @@ impl Rpcbind {
     }
 
     fn set(&self, entry: &RpcbindEntry) -> Result<(), RpcbindError> {
-        if self.changed(SET, entry)? {
+        let is_set = self.changed(SET, entry);
+        if matches!(is_set, Ok(true)) {
             return Ok(());
         }
         let registered = self.registered(entry).ok().flatten();
+        if let Err(failure) = is_set {
+            // If only the reply was lost, the entry is registered.
+            if registered == Some(entry.universal_address()) {
+                self.remove(std::slice::from_ref(entry));
+            }
+            return Err(failure.into());
+        }
         Err(RpcbindError::Refused {
             entry: *entry,
             registered,

@@ -199,6 +199,31 @@ fn another_servers_program_stays_registered() {
     assert_eq!(fake.all(), ["100005 3 tcp 0.0.0.0.78.80"]);
 }
 
+/// A registration whose reply is lost is undone with the others.
+#[test]
+fn an_entry_whose_reply_is_lost_does_not_stay_registered() {
+    let fake = Fake::new(&[2, 3, 4]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let rpcbind = Rpcbind::at(listener.local_addr().unwrap());
+    let server = fake.clone();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let reply = server.reply(&read_call(&mut stream));
+            if number != 1 {
+                let mark = (u32::try_from(reply.len()).unwrap() | 1 << 31).to_be_bytes();
+                stream.write_all(&[&mark[..], &reply].concat()).unwrap();
+            }
+        }
+    });
+    let failed = rpcbind.register(&three());
+    assert!(
+        matches!(failed, Err(RpcbindError::Unreachable(_))),
+        "{failed:?}"
+    );
+    assert!(fake.all().is_empty(), "{:?}", fake.all());
+}
+
 /// Peers that are not an rpcbind end the call, and use no more memory than a reply.
 #[test]
 fn malformed_replies_are_errors() {
