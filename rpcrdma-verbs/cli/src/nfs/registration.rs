@@ -1,28 +1,41 @@
 //! `--rpcbind`: registers the server's addresses with the rpcbind of this host.
 //!
-//! `of` relies on the order of `RunningServers::local_addrs`, which is that of `serve`: TCP first.
-//! rpcbind may take seconds to reply, or not reply at all. So `of` and `end` call it on a thread
-//! that may block: the thread of the command also serves TCP connections. A failed registration is
-//! printed, and does not end the server.
+//! This module owns the list of registered entries, from `new` until `end`: without `end`, the
+//! entries stay. NFS is registered for each transport, and MOUNT for TCP. `serve` relies on this:
+//!
+//! - A failed registration is printed, and the server continues without it.
+//! - The thread of the command serves TCP connections while rpcbind does not reply: each call of
+//!   rpcbind blocks another thread, one of tokio's blocking pool.
+//! - `end` returns soon even if rpcbind does not reply. The calls of clients drain after it.
+//!
+//! `Rpcbind` owns the protocol, the timeouts of its calls, and the undoing of a partial
+//! registration.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindTransport};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::serve::GRACE;
 
 /// The programs and versions of NFS and MOUNT (RFC 1813, sections 2 and 5.1.2).
 const NFS: (u32, u32) = (100_003, 3);
 const MOUNT: (u32, u32) = (100_005, 3);
 
-/// The registered entries, until [`end`](Self::end) removes them.
+/// The time limit of [`Registration::end`]. The rest of `GRACE` is for the calls of clients.
+const END_TIMEOUT: Duration = Duration::from_secs(GRACE.as_secs() / 2);
+
+/// The registered entries. The list is empty after a failed registration.
 pub(super) struct Registration {
     rpcbind: Rpcbind,
     entries: Vec<RpcbindEntry>,
 }
 
-/// Returns the addresses to register for a listening address: a socket at `::` also serves IPv4
-/// clients.
+/// Returns the addresses to register for a listening address. A socket at `::` also serves IPv4
+/// clients, and has two.
 fn addresses(listening: SocketAddr) -> Vec<SocketAddr> {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listening.port()));
     match listening {
@@ -52,9 +65,11 @@ fn entries(tcp: SocketAddr, rdma: Option<SocketAddr>) -> Vec<RpcbindEntry> {
 }
 
 impl Registration {
-    /// Registers a server that listens at addresses: over TCP, and over RDMA if there is a second
-    /// one. Prints the error if that fails; clients that know the ports need no rpcbind.
-    pub(super) async fn of(listening: &[SocketAddr]) -> Self {
+    /// Registers a server by its listening addresses, in the order of
+    /// `RunningServers::local_addrs`: the first one is that of TCP, and the second one, if there is
+    /// one, that of RDMA. Prints the error if that fails: clients that know the ports need no
+    /// rpcbind.
+    pub(super) async fn new(listening: &[SocketAddr]) -> Self {
         let entries = match listening {
             [tcp, rdma @ ..] => entries(*tcp, rdma.first().copied()),
             [] => Vec::new(),
@@ -63,8 +78,8 @@ impl Registration {
     }
 
     async fn register(rpcbind: Rpcbind, entries: Vec<RpcbindEntry>) -> Self {
-        let mut new = Self { rpcbind, entries };
-        let (rpcbind, entries) = (new.rpcbind.clone(), new.entries.clone());
+        let mut registration = Self { rpcbind, entries };
+        let (rpcbind, entries) = (registration.rpcbind.clone(), registration.entries.clone());
         let registered = spawn_blocking(move || rpcbind.register(&entries)).await;
         let error: Option<Box<dyn Error>> = match registered {
             Ok(Ok(())) => None,
@@ -73,15 +88,22 @@ impl Registration {
         };
         if let Some(error) = error {
             eprintln!("rpcrdma: not registered: {error}");
-            new.entries.clear();
+            registration.entries.clear();
         }
-        new
+        registration
     }
 
-    /// Removes the entries.
+    /// Removes the entries. If rpcbind does not reply in time, the removal continues while the
+    /// server drains, and ends with the process. Clients then find a port that refuses connections.
     pub(super) async fn end(self) {
-        // Entries that remain do no harm: their ports refuse clients.
-        let _ = spawn_blocking(move || self.rpcbind.remove(&self.entries)).await;
+        self.end_within(END_TIMEOUT).await;
+    }
+
+    async fn end_within(self, limit: Duration) {
+        let removed = spawn_blocking(move || self.rpcbind.remove(&self.entries));
+        if timeout(limit, removed).await.is_err() {
+            eprintln!("rpcrdma: rpcbind does not reply: the entries may remain");
+        }
     }
 }
 
@@ -114,6 +136,28 @@ mod tests {
             (100_005, "tcp"),
         ];
         assert_eq!(of("[::]:2049", None), both);
+        let rdma = [&both[..], &[(100_003, "rdma6"), (100_003, "rdma")]].concat();
+        assert_eq!(of("[::]:2049", Some("[::]:20049")), rdma);
+    }
+
+    /// An rpcbind that accepts a call and does not reply.
+    #[tokio::test]
+    async fn the_end_does_not_wait_for_a_reply() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let rpcbind = Rpcbind::at(listener.local_addr().unwrap());
+        let entries = entries("0.0.0.0:2049".parse().unwrap(), None);
+        let registration = Registration { rpcbind, entries };
+        let (end, ended) = mpsc::channel();
+        let fake = std::thread::spawn(move || {
+            let stream = listener.accept().unwrap();
+            // Without a limit, the removal waits until the connection ends.
+            let is_ended = ended.recv_timeout(Duration::from_secs(3)).is_ok();
+            drop(stream);
+            is_ended
+        });
+        registration.end_within(Duration::from_millis(20)).await;
+        let _ = end.send(());
+        assert!(fake.join().unwrap());
     }
 
     /// An rpcbind whose replies wait for another task of the runtime's only thread.

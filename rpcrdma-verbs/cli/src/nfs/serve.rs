@@ -160,7 +160,7 @@ impl Serve {
         let control = ServerControl::new(config.limits);
         let (server, device) = self.start(&exports, &control).await?;
         let registration = match self.rpcbind {
-            true => Some(Registration::of(server.local_addrs()).await),
+            true => Some(Registration::new(server.local_addrs()).await),
             false => None,
         };
         let served = async {
