@@ -27,7 +27,7 @@ use crate::provider::common::completions::CompletionEntry as Entry;
 use crate::provider::common::domain::{self, Domain, ReadLocks};
 use crate::provider::common::events::EventQueue;
 use crate::provider::common::receives::{
-    PostedReceive, ReceiveQueue, ReceiveWaiter, enqueue, entries,
+    PostedReceive, ReceiveQueue, ReceiveWaiter, enqueue, sges_of,
 };
 use crate::provider::{
     Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Result,
@@ -552,7 +552,7 @@ impl QpPair {
             });
         }
         for request in requests {
-            let mine = entries(request.slices, slices, verb)?;
+            let mine = sges_of(request.slices, slices, verb)?;
             if mine.len() > end.max_sge_of(&request.operation)
                 || (request.inline && !end.fits_inline(request, mine))
             {
@@ -572,7 +572,7 @@ impl QpPair {
         let mut read_locks = ReadLocks::new(domains);
         let arrives = self.fabric.arrival();
         for request in requests {
-            let mine = entries(request.slices, slices, verb)?;
+            let mine = sges_of(request.slices, slices, verb)?;
             self.execute_or_delay(&mut ends, side, &mut read_locks, (request, mine), arrives);
         }
         Ok(())

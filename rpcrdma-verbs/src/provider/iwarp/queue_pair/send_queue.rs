@@ -16,7 +16,7 @@ use rpcrdma_iwarp::OutgoingMessage;
 use super::Limits;
 use crate::provider::common::completions::CompletionEntry;
 use crate::provider::common::domain::total_length;
-use crate::provider::common::receives::{SgList, entries};
+use crate::provider::common::receives::{SgList, sges_of};
 use crate::provider::iwarp::memory::{MAX_SGE, Parts};
 use crate::provider::{Cause, Completion, Operation, Result, Sge, Status, VerbError, WorkRequest};
 
@@ -240,7 +240,7 @@ impl SendQueue {
             return Err(error(Cause::Full));
         }
         for request in requests {
-            let mine = entries(request.slices, slices, "post")?;
+            let mine = sges_of(request.slices, slices, "post")?;
             if mine.len() > max_sge(&request.operation)
                 || (request.inline && !fits_inline(request, mine, limits))
             {
@@ -248,7 +248,7 @@ impl SendQueue {
             }
         }
         for request in requests {
-            let mine = entries(request.slices, slices, "post")?;
+            let mine = sges_of(request.slices, slices, "post")?;
             self.posted = self.posted.wrapping_add(1);
             let moves = !matches!(
                 request.operation,
