@@ -107,8 +107,8 @@ fn run(command: Command, verbose: bool) -> Result<ExitCode, CommandError> {
                 strip,
             };
             let config = input::config(&input, Some(naming))?;
-            match wireshark::dissector(wireshark) {
-                Some(dissector) => wireshark::write(&config, &dissector, &output, verbose),
+            match wireshark::requested_dissector(wireshark) {
+                Some(dissector) => wireshark::generate(&config, &dissector, &output, verbose),
                 None => generate(&config, &output, verbose),
             }
         }

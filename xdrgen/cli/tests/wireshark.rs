@@ -38,6 +38,28 @@ fn writes_a_dissector_instead_of_rust() {
     assert!(lua.contains("\"v2::properties\",\n"));
 }
 
+/// `-v` names a file as written only if it was.
+#[test]
+fn an_unchanged_dissector_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rpcrdma2_xprt_hdr.lua");
+    let said = || {
+        let arguments = ["--wireshark", "rpcrdma2_xprt_hdr", "-v"];
+        let output = generate(folder.path(), &arguments);
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        said.lines().last().unwrap().to_owned()
+    };
+    let modified = || path.metadata().unwrap().modified().unwrap();
+    let wrote = format!("wrote {}", path.display());
+    assert_eq!(said(), wrote);
+    let first = modified();
+    assert_eq!(said(), format!("unchanged: {}", path.display()));
+    assert_eq!(modified(), first);
+    std::fs::write(&path, "other").unwrap();
+    assert_eq!(said(), wrote);
+}
+
 #[test]
 fn rejects_invalid_dissector_arguments() {
     let folder = tempfile::tempdir().unwrap();
