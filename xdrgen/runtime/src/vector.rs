@@ -1,14 +1,19 @@
-//! Loops over the elements of long arrays, with the vector instructions of the processor.
+//! Selects the instruction set for loops over the elements of long arrays.
 //!
-//! Code for any x86 processor may use only SSE2, which takes seven instructions to swap the bytes
-//! of four integers. With the feature `simd`, the same loop is compiled for several instruction
-//! sets, and the best is selected at run time. The result of a loop must not depend on the
-//! selection.
+//! Code that must run on every 64-bit x86 processor has only SSE2, which takes seven instructions
+//! to swap the bytes of four integers. With the feature `simd`, `run_vectorized` compiles a loop
+//! for several instruction sets, and selects the best one at run time. Without the feature, and on
+//! other processors, it just runs the loop.
+//!
+//! `Decoder::fixed_all` and `sink::fill` own the loops. They rely on this: the loop runs exactly
+//! once, and its result does not depend on the selection. The function must be inlined, and the
+//! whole loop into it: a function that the loop calls is compiled for SSE2 only. The thresholds
+//! affect only speed; the lengths in the tests are on both sides of them.
 
 #[cfg(all(feature = "simd", any(target_arch = "x86", target_arch = "x86_64")))]
 pub(crate) use detected::run_vectorized;
 
-/// Runs a loop over a number of bytes, `N` for each element.
+/// Runs a loop over the elements of an array of this many bytes, `N` bytes for each element.
 #[cfg(not(all(feature = "simd", any(target_arch = "x86", target_arch = "x86_64"))))]
 #[inline(always)]
 pub(crate) fn run_vectorized<const N: usize, R>(_: usize, run: impl FnOnce() -> R) -> R {
@@ -22,15 +27,16 @@ mod detected {
     use fearless_simd::{Level, dispatch};
     use std::sync::OnceLock;
 
-    /// The maximum size of an element in bytes, which includes all numbers. Structures occur in
-    /// short lists; a second code path costs them up to a quarter more instructions.
+    /// The maximum size in bytes of an element. All numbers have at most this size. Larger elements
+    /// are structures: their arrays are usually short, and the selection would cost up to a quarter
+    /// more instructions.
     const MAX_ELEMENT: usize = 8;
 
-    /// The minimum number of bytes: twice the number at which the call pays off.
+    /// The minimum size in bytes of an array. From half of this size, the faster loop saves more
+    /// time than its selection takes.
     const MIN_BYTES: usize = 256;
 
-    /// Runs a loop over a number of bytes, `N` for each element. Only code that is inlined into the
-    /// loop profits.
+    /// Runs a loop over the elements of an array of this many bytes, `N` bytes for each element.
     #[inline(always)]
     pub(crate) fn run_vectorized<const N: usize, R>(bytes: usize, run: impl FnOnce() -> R) -> R {
         if N > MAX_ELEMENT || bytes < MIN_BYTES {
@@ -39,8 +45,7 @@ mod detected {
         dispatch!(level(), _ => run())
     }
 
-    /// Returns the instruction set of the processor. Detection takes longer than the lookup of a
-    /// cached result.
+    /// Returns the instruction set of the processor, which is detected once.
     #[inline]
     fn level() -> Level {
         static LEVEL: OnceLock<Level> = OnceLock::new();
@@ -55,12 +60,14 @@ mod tests {
     use crate::testing::{Segment, words};
     use crate::{Array, Decode, Decoder, Encode, Fixed, GatherEncoder, GatherEntry, Quadruple};
 
-    /// Lengths around all multiples that matter to vector instructions.
+    /// Numbers of elements: around the multiples of the elements in a vector, and on both sides of
+    /// `MIN_BYTES`.
     const COUNTS: [usize; 19] = [
         0, 1, 2, 3, 7, 8, 15, 16, 17, 20, 21, 22, 31, 32, 33, 63, 64, 65, 1003,
     ];
 
-    /// Checks that an array encodes and decodes as its elements do one by one, at any alignment.
+    /// Checks arrays against the bytes of their elements, at any alignment: `Fixed::read` decodes
+    /// one element, without a loop.
     fn check_against_elements<const N: usize, T>()
     where
         T: for<'a> Decode<'a> + Encode + Fixed<N> + Clone + Default,
@@ -71,28 +78,28 @@ mod tests {
                 .map(|at| (at * 31 + at / 251) as u8)
                 .collect();
             let items: Vec<T> = bytes.as_chunks().0.iter().map(T::read).collect();
-            for moved in 0..9 {
-                decodes::<N, T>(&bytes, count, moved);
-                encodes::<N, T>(&items, &bytes, moved);
+            for offset in 0..9 {
+                check_decoding::<N, T>(&bytes, count, offset);
+                check_encoding::<N, T>(&items, &bytes, offset);
             }
         }
     }
 
-    fn decodes<const N: usize, T: for<'a> Decode<'a> + Fixed<N> + Clone + Default>(
+    fn check_decoding<const N: usize, T: for<'a> Decode<'a> + Fixed<N> + Clone + Default>(
         bytes: &[u8],
         count: usize,
-        moved: usize,
+        offset: usize,
     ) {
-        let mut message = vec![0xee; moved];
+        let mut message = vec![0xee; offset];
         message.extend(words(&[count as u32]));
         message.extend(bytes);
-        let array = Array::<T>::from_bytes(&message[moved..]).unwrap();
+        let array = Array::<T>::from_bytes(&message[offset..]).unwrap();
         let mut found = vec![T::default(); count];
         assert_eq!(array.copy_to_slice(&mut found), count);
         assert_eq!(bits(&found), bytes);
         let mut found = Vec::new();
         T::decode_all(
-            &mut Decoder::new(&message[moved + 4..]),
+            &mut Decoder::new(&message[offset + 4..]),
             count as u32,
             &mut found,
         )
@@ -100,24 +107,28 @@ mod tests {
         assert_eq!(bits(&found), bytes);
     }
 
-    fn encodes<const N: usize, T: Encode + Fixed<N>>(items: &[T], bytes: &[u8], moved: usize) {
+    fn check_encoding<const N: usize, T: Encode + Fixed<N>>(
+        items: &[T],
+        bytes: &[u8],
+        offset: usize,
+    ) {
         let array = Array::<T>::from(items);
         let mut expected = words(&[items.len() as u32]);
         expected.extend(bytes);
-        let mut room = vec![0xee; moved + expected.len() + 1];
+        let mut room = vec![0xee; offset + expected.len() + 1];
         assert_eq!(
-            array.encode_to_slice(&mut room[moved..]),
+            array.encode_to_slice(&mut room[offset..]),
             Ok(expected.len())
         );
-        assert_eq!(room[moved..][..expected.len()], expected);
+        assert_eq!(room[offset..][..expected.len()], expected);
         assert!(
-            room[..moved]
+            room[..offset]
                 .iter()
                 .chain(room.last())
                 .all(|byte| *byte == 0xee)
         );
         let mut entries = [GatherEntry::default(); 2];
-        let mut gather = GatherEncoder::new(&mut room[moved..], &mut entries);
+        let mut gather = GatherEncoder::new(&mut room[offset..], &mut entries);
         array.encode(&mut gather).unwrap();
         assert!(gather.finish().pieces().flatten().eq(&expected));
     }
@@ -133,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn long_arrays_equal_short_ones() {
+    fn arrays_of_any_length_have_the_bytes_of_their_elements() {
         check_against_elements::<4, u32>();
         check_against_elements::<4, i32>();
         check_against_elements::<8, u64>();
