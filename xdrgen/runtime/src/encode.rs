@@ -1,7 +1,13 @@
-//! Encoding: one code path computes the size, the bytes and the gather list.
+//! The trait [`Encode`]: a type implements `encode`, and gets its size, its bytes and its gather
+//! list.
 //!
-//! An `encode` must make the same calls on every sink: `encode_to_vec` allocates what [`Counter`]
-//! has counted, and `gather_size` returns what `GatherCounter` has counted.
+//! All of them come from the same `encode`, by different sinks. So an `encode` must make the same
+//! calls on every sink: `encode_to_vec` allocates as many bytes as [`Counter`] has counted, and
+//! `gather_size` returns what `GatherCounter` has counted. An `encode_all` must make the sink write
+//! the bytes that the default one does. The sinks own the format, the checks of bounds, and the
+//! positions of errors.
+//!
+//! Generated code implements this trait, and so do users.
 
 use crate::gather::GatherCounter;
 use crate::{Counter, Encoder, GatherEncoder, GatherEntry, GatherList, GatherSize, Result, Sink};
@@ -19,31 +25,31 @@ use crate::{Counter, Encoder, GatherEncoder, GatherEntry, GatherList, GatherSize
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub trait Encode {
-    /// Encodes the value into `sink`, which may keep references to the value. Temporary values are
-    /// encoded into [`Sink::copying`].
+    /// Encodes the value into `sink`, which may keep references to the value. If the implementation
+    /// makes a temporary value, it encodes this value into [`Sink::copying`], which copies.
     ///
     /// # Errors
-    /// Returns `BufferFull` if the sink is full, and `TooLong` or `ArmMismatch` if the value has no
-    /// encoding.
+    /// Returns `BufferFull` if the sink is full, `ListFull` if a [`GatherEncoder`] has no entry
+    /// left, and `TooLong` or `ArmMismatch` if the value has no encoding.
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()>;
 
-    /// Encodes the elements of an array, without their count. Types of a fixed size implement it
-    /// with one bounds check.
+    /// Encodes the elements of an array, without their count. Types of a fixed size override this,
+    /// so that one bounds check is sufficient for all elements.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
     #[inline(always)]
-    fn encode_all<'s, S: Sink<'s>>(items: &'s [Self], sink: &mut S) -> Result<()>
+    fn encode_all<'s, S: Sink<'s>>(elements: &'s [Self], sink: &mut S) -> Result<()>
     where
         Self: Sized,
     {
-        items.iter().try_for_each(|item| item.encode(sink))
+        elements.iter().try_for_each(|element| element.encode(sink))
     }
 
-    /// Returns the encoded size in bytes, computed by the code that encodes.
+    /// Returns the encoded size in bytes.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode), except `BufferFull`.
+    /// Returns `TooLong` or `ArmMismatch` if the value has no encoding.
     #[inline(always)]
     fn encoded_len(&self) -> Result<usize> {
         let mut counter = Counter::new();
@@ -55,7 +61,8 @@ pub trait Encode {
     /// content of `buf` is unspecified.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode).
+    /// Returns `BufferFull` if `buf` is too short, and `TooLong` or `ArmMismatch` if the value has
+    /// no encoding.
     #[inline(always)]
     fn encode_to_slice(&self, buf: &mut [u8]) -> Result<usize> {
         let mut encoder = Encoder::new(buf);
@@ -63,12 +70,13 @@ pub trait Encode {
         Ok(encoder.finish())
     }
 
-    /// Encodes as a gather list: copies short items into `buf`, and stores references to items of
-    /// [`GatherEncoder::MIN_LEN`] bytes or more in `entries`. See [`GatherEncoder`].
+    /// Encodes as a gather list: `entries` gets references to opaque data of
+    /// [`GatherEncoder::MIN_LEN`] bytes or more, and the rest is copied into `buf`. See
+    /// [`GatherEncoder`].
     ///
     /// # Errors
-    /// As [`encode`](Self::encode), and `ListFull` if there are too few entries: a long item is
-    /// never copied instead.
+    /// As [`encode`](Self::encode). If there are too few entries, this returns `ListFull`, and
+    /// never copies long data instead.
     #[inline]
     fn gather<'b, 's: 'b>(
         &'s self,
@@ -80,11 +88,10 @@ pub trait Encode {
         Ok(gather.finish())
     }
 
-    /// Returns the sizes of the buffers that [`gather`](Self::gather) needs, computed by the code
-    /// that encodes.
+    /// Returns the sizes of the buffers that [`gather`](Self::gather) needs.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode), except `BufferFull`.
+    /// As [`encoded_len`](Self::encoded_len).
     #[inline]
     fn gather_size(&self) -> Result<GatherSize> {
         let mut counter = GatherCounter::default();
@@ -92,14 +99,14 @@ pub trait Encode {
         Ok(counter.size)
     }
 
-    /// Encodes into a new vector, with one exact allocation.
+    /// Encodes into a new vector, with one allocation of the exact size.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode), and `SizeLimit` if the allocation fails.
+    /// As [`encoded_len`](Self::encoded_len), and `SizeLimit` if the allocation fails.
     #[cfg(feature = "alloc")]
     fn encode_to_vec(&self) -> Result<alloc::vec::Vec<u8>> {
         let mut bytes = alloc::vec::Vec::new();
-        encode_to(self, &mut bytes)?;
+        replace_with_encoded(self, &mut bytes)?;
         Ok(bytes)
     }
 }
@@ -111,9 +118,10 @@ impl<T: Encode + ?Sized> Encode for &T {
     }
 }
 
-/// Encodes into `bytes`, replacing its content, with at most one exact allocation.
+/// Replaces the content of `bytes` by the encoded value. If `bytes` has too little capacity, one
+/// allocation of the exact size is made. If the value has no encoding, the content stays.
 #[cfg(feature = "alloc")]
-pub(crate) fn encode_to<E: Encode + ?Sized>(
+pub(crate) fn replace_with_encoded<E: Encode + ?Sized>(
     value: &E,
     bytes: &mut alloc::vec::Vec<u8>,
 ) -> Result<()> {
@@ -123,5 +131,7 @@ pub(crate) fn encode_to<E: Encode + ?Sized>(
         .try_reserve_exact(len)
         .map_err(|_| crate::Error::at(crate::ErrorKind::SizeLimit, len))?;
     bytes.resize(len, 0);
-    value.encode_to_slice(bytes).map(|_| ())
+    let used = value.encode_to_slice(bytes)?;
+    debug_assert_eq!(used, len, "`encode` makes other calls on another sink");
+    Ok(())
 }

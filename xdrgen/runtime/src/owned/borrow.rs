@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::encode::encode_to;
+use crate::encode::replace_with_encoded;
 use crate::{Decode, Decoder, Encode, Result};
 
 /// A type of the owned shape. [`borrow_in`](Self::borrow_in) converts it to the borrowed shape;
@@ -37,7 +37,7 @@ pub trait Owned: Encode {
     /// Returns the errors of [`Encode::encode_to_vec`], and those of [`Decode::decode`] if the two
     /// types have different encodings.
     fn borrow_in<'a>(&self, buf: &'a mut Vec<u8>) -> Result<Self::Borrowed<'a>> {
-        encode_to(self, buf)?;
+        replace_with_encoded(self, buf)?;
         let mut d = Decoder::validated(buf, None);
         let borrowed = Self::Borrowed::decode(&mut d)?;
         d.finish()?;
