@@ -1,11 +1,22 @@
-//! The calls of a runner: queued and in flight.
+//! The open calls of one runner: queued and in flight.
 //!
-//! Each TCP client, each TCP connection of a server for its calls to the client, and each loopback
-//! own one table. The owner must call `set_sent` as soon as the other end may have a byte of a
-//! call: a call that is not marked is sent again after a lost connection, whatever its request
-//! permits. A retransmitted call keeps its XID, by which a reply cache identifies it.
-//! `deadlines`, `resend_deadlines` and `in_flight` refer to open calls only; `waiting` may refer to
-//! ended ones.
+//! Each TCP client, each loopback, and each TCP connection of a server (for its calls to the
+//! client) has its own `Calls`. It decides the order of calls, their XIDs, and with which error
+//! each ends. It does no I/O: its owner sends the calls that `next` returns, passes replies to
+//! `take`, and calls `expire` at `deadline`.
+//!
+//! **States.** A call is queued until `next` returns it, and then in flight until it ends or its
+//! connection is lost. Separately from this, it is sent from the moment at which the other end may
+//! have a byte of it: the owner must call `set_sent` then. A call that is in flight but not sent is
+//! transmitted over the next connection even if its request does not permit a retransmission.
+//!
+//! **A lost connection** has three outcomes for a call in flight. If it was not sent, it is queued
+//! again. If it was sent, it fails or is queued again as `resend_error` decides. A call that is
+//! queued again keeps its XID, by which a reply cache identifies it.
+//!
+//! **Invariants.** `in_flight`, `deadlines` and `resend_deadlines` refer only to open calls, so
+//! `remove` is the only way to end one call. Calls with an XID precede those without one in
+//! `queue`: so a new XID is chosen only when all calls that have one are in flight.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::error::Error as StdError;
@@ -19,17 +30,20 @@ use crate::channel::{CallId, Submission};
 use crate::error::{CallErrorKind, Progress};
 use crate::request::Request;
 
-/// All calls of a runner, each with its deadline.
+/// The open calls of a runner.
 #[derive(Debug)]
 pub(crate) struct Calls {
     /// The maximum number of calls in flight.
     max: usize,
     calls: BTreeMap<CallId, Pending>,
-    /// The queued calls, in order. Some of them may have ended.
-    waiting: VecDeque<CallId>,
+    /// The ids of the queued calls, in order, and of some calls that have ended.
+    queue: VecDeque<CallId>,
+    /// The calls in flight, by XID.
     in_flight: HashMap<u32, CallId>,
+    /// The deadlines of the calls that have one.
     deadlines: BTreeSet<(Instant, CallId)>,
-    /// The queued calls that were sent, each with the time until which it may be retransmitted.
+    /// The sent calls that are queued again, each with the end of its resend window. A call in
+    /// flight does not end with its window: it waits for its reply.
     resend_deadlines: BTreeSet<(Instant, CallId)>,
     /// Why the last connection was lost.
     lost: Option<LossReason>,
@@ -44,19 +58,21 @@ pub(crate) type LossReason = Arc<dyn StdError + Send + Sync>;
 struct Pending {
     submission: Submission,
     deadline: Option<Instant>,
-    /// The XID of the call, if it was sent.
+    /// The XID; `None` until the call is in flight for the first time.
     xid: Option<u32>,
-    /// Until when the call may be retransmitted, if that is limited and the call was passed on to
-    /// be sent.
+    /// The end of the resend window; `None` if the window has not begun or has no end.
     resend_until: Option<Instant>,
 }
 
 impl Pending {
-    fn needs_reply_cache(&self) -> bool {
+    /// Returns true if the call may have been executed, and only a reply cache prevents a second
+    /// execution.
+    fn relies_on_reply_cache(&self) -> bool {
         self.submission.is_sent() && self.submission.request().needs_reply_cache()
     }
 
-    /// Begins the time within which the call may be retransmitted, unless it has begun.
+    /// Begins the resend window of a call that is about to be sent. It stays as it is for a call
+    /// that was sent before: a reply cache counts from the first transmission.
     fn begin_resend_window(&mut self) {
         let request = self.submission.request();
         if request.needs_reply_cache() && !self.submission.is_sent() {
@@ -64,7 +80,8 @@ impl Pending {
         }
     }
 
-    /// Returns the error of the call if it may not be sent again.
+    /// Returns the error of a call that must not be transmitted again: it was sent, and its request
+    /// permits no retransmission, or none any more.
     fn resend_error(&self, now: Instant, lost: &LossReason) -> Option<CallErrorKind> {
         if !self.submission.is_sent() {
             return None;
@@ -87,7 +104,7 @@ impl Calls {
         Self {
             max: max.max(1),
             calls: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
             in_flight: HashMap::new(),
             deadlines: BTreeSet::new(),
             resend_deadlines: BTreeSet::new(),
@@ -103,11 +120,11 @@ impl Calls {
 
     fn is_in_flight(&self, id: CallId) -> bool {
         let xid = self.calls.get(&id).and_then(|call| call.xid);
-        xid.is_some_and(|xid| self.in_flight.contains_key(&xid))
+        xid.is_some_and(|xid| self.in_flight.get(&xid) == Some(&id))
     }
 
     /// Returns the number of queued calls.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.calls.len() - self.in_flight.len()
     }
 
@@ -128,9 +145,10 @@ impl Calls {
             resend_until: None,
         };
         self.calls.insert(id, call);
-        self.waiting.push_back(id);
+        self.queue.push_back(id);
     }
 
+    /// Removes a call that ends, with all references to it except those in `queue`.
     fn remove(&mut self, id: CallId) -> Option<Pending> {
         let call = self.calls.remove(&id)?;
         if let Some(deadline) = call.deadline {
@@ -142,10 +160,10 @@ impl Calls {
         if let Some(xid) = call.xid {
             self.in_flight.remove(&xid);
         }
-        // Entries of ended calls are removed when they are the majority.
-        if self.waiting.len() > 2 * self.calls.len() + 64 {
+        // Ids of ended calls are removed when they are the majority.
+        if self.queue.len() > 2 * self.calls.len() + 64 {
             let calls = &self.calls;
-            self.waiting.retain(|id| calls.contains_key(id));
+            self.queue.retain(|id| calls.contains_key(id));
         }
         Some(call)
     }
@@ -155,7 +173,8 @@ impl Calls {
         self.remove(id);
     }
 
-    /// Moves the next queued call into flight, and returns it with its XID.
+    /// Moves the next queued call into flight, and returns it with its XID. Returns `None` if none
+    /// is queued, or if the maximum is in flight.
     pub(crate) fn next(&mut self) -> Option<(u32, &Request)> {
         if self.in_flight.len() >= self.max {
             return None;
@@ -164,7 +183,7 @@ impl Calls {
             self.expire_resends(Instant::now());
         }
         let id = loop {
-            let id = self.waiting.pop_front()?;
+            let id = self.queue.pop_front()?;
             if self.calls.contains_key(&id) {
                 break id;
             }
@@ -213,22 +232,23 @@ impl Calls {
         }
     }
 
-    /// Ends the call with this XID, and returns the promise of its result; `None` if there is no
-    /// such call.
+    /// Removes the call in flight with this XID, which the caller then completes. Returns `None` if
+    /// there is none: it was cancelled, or has failed.
     pub(crate) fn take(&mut self, xid: u32) -> Option<Submission> {
         let id = *self.in_flight.get(&xid)?;
         self.remove(id).map(|call| call.submission)
     }
 
-    /// Returns the next deadline.
+    /// Returns the time of the next call of `expire`.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let first = |all: &BTreeSet<(Instant, CallId)>| all.first().map(|(due, _)| *due);
         let (call, resend) = (first(&self.deadlines), first(&self.resend_deadlines));
         call.into_iter().chain(resend).min()
     }
 
-    /// Fails the calls whose deadlines have passed, and queued calls that may not be sent again any
-    /// more. `unsent` returns the progress of a call that was not sent, which may be in flight.
+    /// Fails the calls whose deadlines have passed, and the queued calls whose resend windows have
+    /// ended. `unsent` returns the progress of a call that was not sent; its argument is true if
+    /// the call is in flight.
     pub(crate) fn expire(&mut self, now: Instant, unsent: impl Fn(bool) -> Progress) {
         while let Some((_, id)) = self
             .deadlines
@@ -238,7 +258,8 @@ impl Calls {
         {
             let in_flight = self.is_in_flight(id);
             let Some(mut call) = self.remove(id) else {
-                return;
+                self.deadlines.pop_first();
+                continue;
             };
             let timeout = call.submission.request().timeout.unwrap_or_default();
             let progress = if call.submission.is_sent() {
@@ -246,7 +267,8 @@ impl Calls {
             } else {
                 unsent(in_flight)
             };
-            // The owner still sends a call in flight.
+            // The owner may still send a call in flight, after it has ended here: so it counts as
+            // sent, and it is unknown whether it is executed.
             call.submission
                 .set_sent(call.submission.is_sent() || in_flight);
             let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
@@ -255,7 +277,7 @@ impl Calls {
         self.expire_resends(now);
     }
 
-    /// Fails the queued calls that may not be sent again any more.
+    /// Fails the queued calls whose resend windows have ended.
     fn expire_resends(&mut self, now: Instant) {
         while let Some((until, id)) = self.resend_deadlines.first().copied() {
             if until > now {
@@ -271,9 +293,8 @@ impl Calls {
         }
     }
 
-    /// Requeues the calls in flight of a lost connection. Calls that may be retransmitted precede
-    /// the queued ones, in order, and keep their XIDs, which identify them in a reply cache. The
-    /// others fail.
+    /// Queues the calls in flight of a lost connection again, in order, before the calls that are
+    /// queued already. Those that must not be transmitted again fail.
     pub(crate) fn lose_connection(&mut self, reason: &LossReason) {
         let now = Instant::now();
         self.lost = Some(reason.clone());
@@ -291,22 +312,24 @@ impl Calls {
             }
             let until = call.resend_until.filter(|_| call.submission.is_sent());
             self.resend_deadlines.extend(until.map(|until| (until, id)));
-            self.waiting.push_front(id);
+            self.queue.push_front(id);
         }
     }
 
-    /// Returns true if a call that was sent needs the reply cache of its server.
-    pub(crate) fn need_reply_cache(&self) -> bool {
-        self.calls.values().any(Pending::needs_reply_cache)
+    /// Returns true if a second execution of some call is prevented only by the reply cache of the
+    /// server.
+    pub(crate) fn rely_on_reply_cache(&self) -> bool {
+        self.calls.values().any(Pending::relies_on_reply_cache)
     }
 
-    /// Fails the calls that were sent and need the reply cache of their server, which no longer
-    /// recognizes the client.
+    /// Fails the calls for which `rely_on_reply_cache` returns true: the server no longer
+    /// recognizes the client, and would execute their retransmissions.
     pub(crate) fn lose_reply_cache(&mut self, kind: &CallErrorKind) {
-        self.fail_if(kind, Pending::needs_reply_cache);
+        self.fail_if(kind, Pending::relies_on_reply_cache);
     }
 
-    /// Fails the calls that do not wait for a connection.
+    /// Fails the calls whose requests do not permit to wait for a connection
+    /// (`Request::wait_for_connection`).
     pub(crate) fn fail_impatient(&mut self, kind: &CallErrorKind) {
         self.fail_if(kind, |call| !call.submission.request().wait_for_connection);
     }
@@ -324,14 +347,14 @@ impl Calls {
         for (_, call) in std::mem::take(&mut self.calls) {
             call.submission.fail_unanswered(kind.clone());
         }
-        self.waiting.clear();
+        self.queue.clear();
         self.in_flight.clear();
         self.deadlines.clear();
         self.resend_deadlines.clear();
     }
 
-    /// Fails a call in flight that could not be sent, or not again: an earlier transmission may
-    /// have been executed.
+    /// Fails a call in flight whose message cannot be encoded or is too long. If this is a
+    /// retransmission, the error says that the call may have been executed.
     pub(crate) fn fail(&mut self, xid: u32, kind: CallErrorKind) {
         if let Some(call) = self.take(xid) {
             call.fail_unanswered(kind);

@@ -110,7 +110,7 @@ impl Backward {
     }
 
     fn submit(&mut self, submission: Submission) {
-        if self.calls.waiting() >= MAX_WAITING {
+        if self.calls.queued() >= MAX_WAITING {
             let kind = CallErrorKind::Backward(BackwardError::Full);
             return submission.fail(kind, Execution::NotExecuted);
         }

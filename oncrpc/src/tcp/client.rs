@@ -319,7 +319,7 @@ impl<P: Programs> Runner<P> {
             self.attempted = Some(Instant::now());
             self.delay = (2 * self.delay).clamp(DELAYS[0], DELAYS[1]);
             attempts += 1;
-            let any_port = attempts > PORT_ATTEMPTS || !self.calls.need_reply_cache();
+            let any_port = attempts > PORT_ATTEMPTS || !self.calls.rely_on_reply_cache();
             let error = match self.attempt(any_port).await? {
                 Some(Ok((stream, local))) => return Ok(self.connected(stream, local)),
                 Some(Err(error)) => Arc::new(error),
