@@ -1,8 +1,10 @@
-//! A connection that a server has accepted, before it is served.
+//! A connection that a server has admitted, until it is served.
 //!
-//! `server` admits it, and passes it to a task, or to a thread with its own runtime (`threads`). So
-//! it is `Send`, and `serve` creates all state of the connection there. The permit counts the
-//! connection until its last handler has ended, even after `serve`.
+//! `server` creates an `Accepted`, and passes it to a task or to a thread with its own runtime
+//! (`threads`). So an `Accepted` is `Send`, and `serve` creates the rest of the connection's state,
+//! on the thread that serves it. `connection` serves the calls, and `ends` stops it. The permit
+//! counts the connection until its last handler has ended, which may be after the return of
+//! `serve`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,19 +22,22 @@ use crate::permit::ConnectionPermit;
 use crate::router::{Programs, Router};
 use crate::service::Peer;
 
-/// The properties of a connection, apart from its stream.
+/// An admitted connection, without its stream.
 #[derive(Debug)]
 pub(super) struct Accepted {
+    /// The address of the client.
     pub(super) address: SocketAddr,
-    /// A number of its own among the server's connections.
+    /// The number of the connection, which no other connection of the server has.
     pub(super) number: u64,
     pub(super) permit: ConnectionPermit,
     pub(super) config: ServerConfig,
+    /// The signals of the server to drain and to shut down.
     pub(super) ends: Ends,
 }
 
 impl Accepted {
-    /// Serves the connection to its end.
+    /// Serves the connection to its end. `stream` is an error if the runtime of the thread does not
+    /// take the stream: then the connection ends at once.
     pub(super) async fn serve<P: Programs>(
         self,
         stream: io::Result<TcpStream>,
