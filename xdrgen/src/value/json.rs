@@ -1,9 +1,9 @@
-//! Renders trees as JSON.
+//! Renders trees of decoded values as JSON.
 //!
-//! `xdrgen decode --format json` prints this for tools. They rely on the keys that
-//! [`Node::to_json`] documents, and on the names that `Value::kind` returns: a change of either is
-//! a change for users, and the doc comment changes with the code. The recursion has no limit of its
-//! own: `decode` builds no tree deeper than `MAX_TREE_DEPTH`.
+//! `xdrgen decode --format json` prints this for tools. The tools rely on the keys and values that
+//! [`Node::to_json`] documents, and on the names of kinds that `Value::kind` returns. So a change
+//! of either is a change for users, and also changes that documentation. The recursion here has no
+//! limit of its own, since `decode` builds no tree deeper than `MAX_TREE_DEPTH`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -15,23 +15,26 @@ impl Node<'_> {
     /// - `name`: the name of a struct's field, of a union's discriminant or of an arm's content;
     ///   absent in other nodes
     /// - `type`, `offset`, `length`: as in [`Node`]
-    /// - `kind`: `int`, `unsigned int`, `hyper`, `unsigned hyper`, `float`, `double`, `quadruple`,
-    ///   `bool`, `enum`, `opaque`, `string`, `struct`, `union`, `array`, `list`, `optional` or
-    ///   `empty`
-    /// - `value`: a number, a boolean, a member's name, a string (with U+FFFD in place of invalid
-    ///   UTF-8), hexadecimal digits of an opaque or a quadruple, an array of the nodes of a struct,
-    ///   an array or a list, or the node of an optional or of a union's arm. It is null for an
-    ///   absent optional, a void arm, `empty`, and an `array` of elements with an encoded size of
-    ///   zero. Floats without a JSON number are `"NaN"`, `"inf"` and `"-inf"`.
+    /// - `kind`: the kind of the value, see below
+    /// - `value`: the value
     ///
-    /// Some kinds have further keys:
+    /// | `kind` | `value` | further keys |
+    /// |---|---|---|
+    /// | `int`, `unsigned int`, `hyper`, `unsigned hyper` | a number | |
+    /// | `float`, `double` | a number, or `"NaN"`, `"inf"` or `"-inf"` | |
+    /// | `quadruple` | hexadecimal digits | |
+    /// | `bool` | a boolean | |
+    /// | `enum` | the member's name; `"unknown"` if an open enum has no such member | `number` |
+    /// | `opaque` | hexadecimal digits | `readings`, if an overlay reads it |
+    /// | `string` | a string, with U+FFFD for invalid UTF-8 | `bytes`, if invalid: hexadecimal |
+    /// | `struct`, `array`, `list` | an array of nodes | |
+    /// | `array` of elements with an encoded size of zero | null | `count` |
+    /// | `optional` | a node, or null if it is absent | |
+    /// | `union` | the arm's node, or null if it is void | `case`, and `discriminant` (a node) |
+    /// | `empty` | null | |
     ///
-    /// - `enum`: `number`
-    /// - `string`, if it is not UTF-8: `bytes`, in hexadecimal
-    /// - `array` of elements with an encoded size of zero: `count`
-    /// - `union`: `case`, and `discriminant` (a node)
-    /// - `opaque` that an overlay reads: `readings`, objects with `overlay`, `case` and `type` as
-    ///   in [`Reading`], and one of `content` (a node), `default` (true) and `error` (a message)
+    /// `readings` is an array of objects with `overlay`, `case` and `type` as in [`Reading`], and
+    /// one of `content` (a node), `default` (true) and `error` (a message).
     #[must_use]
     pub fn to_json(&self) -> String {
         // Serialization cannot fail: all keys are strings, and the `Serialize` implementations here
@@ -71,7 +74,7 @@ impl Serialize for NamedNode<'_> {
     }
 }
 
-/// Writes `value` and the further keys of a kind.
+/// Adds the key `value`, and the further keys of its kind.
 fn serialize_value<M: SerializeMap>(map: &mut M, value: &Value<'_>) -> Result<(), M::Error> {
     match value {
         Value::I32(number) => map.serialize_entry("value", number),
