@@ -1,5 +1,6 @@
-//! Null RPCs as messages of two drivers, with both ends on one thread over the software fabric. The
-//! additional cost of a typed call is that of the RPC layer.
+//! Null RPCs as messages of two drivers, with both ends on one thread: over the software fabric,
+//! and over iWARP on loopback. The additional cost of a typed call is that of the RPC layer, and
+//! the additional cost over iWARP is that of its provider, without the system calls.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -10,10 +11,16 @@ use rpcrdma_verbs::driver::{
     CallParams, ConnectionId, Driver, DriverEvent, ListenerHandle, WriteError, Writer,
 };
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::iwarp::IwarpDevice;
+use rpcrdma_verbs::provider::software::Fabric;
 
-/// The jobs, each with its number of outstanding calls.
+/// The jobs over the software fabric, each with its number of outstanding calls.
 pub(crate) const JOBS: [(&str, u16); 2] = [("transport/v2-1", 1), ("transport/v2-16", 16)];
+
+/// The jobs over iWARP.
+pub(crate) const IWARP_JOBS: [(&str, u16); 3] =
+    [("iwarp/v2-1", 1), ("iwarp/v2-16", 16), ("iwarp/v2-64", 64)];
 
 /// The number of RPCs after which the settings are negotiated and all buffers have grown.
 const WARM_UP: u64 = 2000;
@@ -28,23 +35,38 @@ const MAX_REPLY: u32 = 24;
 const COMPLETIONS: u32 = 4096;
 
 /// RPCs over one connection, with a number of outstanding calls.
-pub(crate) struct Transport {
+pub(crate) struct Transport<D: Device> {
     outstanding: u16,
-    ends: RefCell<Ends>,
+    ends: RefCell<Ends<D>>,
 }
 
-struct Ends {
+struct Ends<D: Device> {
     client: ConnectionId,
-    near: Driver<SoftwareDevice>,
-    far: Driver<SoftwareDevice>,
+    near: Driver<D>,
+    far: Driver<D>,
     server: ListenerHandle,
 }
 
-impl Transport {
-    pub(crate) fn new(outstanding: u16) -> Self {
-        let ends = match Ends::new(outstanding) {
+/// Runs the job with this name, if it is one of this module.
+pub(crate) fn run(name: &str, times: u64) {
+    let outstanding = |jobs: &[(&str, u16)]| {
+        let job = jobs.iter().find(|(job, _)| *job == name);
+        job.map(|(_, outstanding)| *outstanding)
+    };
+    if let Some(outstanding) = outstanding(&JOBS) {
+        let fabric = Fabric::new();
+        Transport::new([fabric.device(), fabric.device()], outstanding).run(times);
+    }
+    if let Some(outstanding) = outstanding(&IWARP_JOBS) {
+        Transport::new([(); 2].map(|()| IwarpDevice::default()), outstanding).run(times);
+    }
+}
+
+impl<D: Device> Transport<D> {
+    fn new(devices: [D; 2], outstanding: u16) -> Self {
+        let ends = match Ends::new(devices, outstanding) {
             Ok(ends) => ends,
-            Err(error) => unreachable!("the software fabric connects: {error}"),
+            Err(error) => unreachable!("the devices connect: {error}"),
         };
         let transport = Self {
             outstanding,
@@ -55,7 +77,7 @@ impl Transport {
     }
 
     /// Completes `times` RPCs.
-    pub(crate) fn run(&self, times: u64) {
+    fn run(&self, times: u64) {
         let mut ends = self.ends.borrow_mut();
         let (mut begun, mut answered) = (0, 0);
         while answered < times {
@@ -68,11 +90,10 @@ impl Transport {
     }
 }
 
-impl Ends {
-    fn new(outstanding: u16) -> Result<Self, Box<dyn Error>> {
-        let fabric = Fabric::new();
-        let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 26), COMPLETIONS)?;
-        let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 26), COMPLETIONS)?;
+impl<D: Device> Ends<D> {
+    fn new([near, far]: [D; 2], outstanding: u16) -> Result<Self, Box<dyn Error>> {
+        let mut near = Driver::new(&near, &Budget::new(1 << 26), COMPLETIONS)?;
+        let mut far = Driver::new(&far, &Budget::new(1 << 26), COMPLETIONS)?;
         let serves = Config {
             max_served: outstanding,
             ..Config::server()
@@ -109,7 +130,7 @@ impl Ends {
         self.serve();
         assert!(
             turned.is_ok() && self.near.turn().is_ok(),
-            "the software fabric does not fail"
+            "the devices do not fail"
         );
         let mut answered = 0;
         while let Some(event) = self.near.poll_event(self.client) {
@@ -163,19 +184,32 @@ fn words(writer: &mut Writer<'_>, words: &[u32]) -> Result<(), WriteError> {
 mod tests {
     use super::*;
 
+    fn check<D: Device>(transport: &Transport<D>) {
+        let sends = || {
+            let ends = transport.ends.borrow();
+            ends.near
+                .counters(ends.client)
+                .map_or(0, |counters| counters.sends)
+        };
+        let before = sends();
+        transport.run(1000);
+        assert_eq!(sends() - before, 1000, "one message a call");
+    }
+
     #[test]
     fn every_call_is_answered() {
         for (_, outstanding) in JOBS {
-            let transport = Transport::new(outstanding);
-            let sends = || {
-                let ends = transport.ends.borrow();
-                ends.near
-                    .counters(ends.client)
-                    .map_or(0, |counters| counters.sends)
-            };
-            let before = sends();
-            transport.run(1000);
-            assert_eq!(sends() - before, 1000, "one message a call");
+            let fabric = Fabric::new();
+            check(&Transport::new(
+                [fabric.device(), fabric.device()],
+                outstanding,
+            ));
+        }
+        for (_, outstanding) in IWARP_JOBS {
+            check(&Transport::new(
+                [(); 2].map(|()| IwarpDevice::default()),
+                outstanding,
+            ));
         }
     }
 }
