@@ -3,144 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "memory is registered and posted by its address")]
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::ptr::NonNull;
-use std::sync::Mutex;
+mod support;
+
+use std::io::Read as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use rpcrdma_iwarp::{FramerPiece, IwarpStream, MpaInitiator, MpaOptions, OutgoingKind, ReadDepths};
-use rpcrdma_verbs::provider::iwarp::{
-    IwarpCompletionQueue, IwarpConnectionManager, IwarpDevice, IwarpQueuePair, IwarpSharedReceives,
-};
+use rpcrdma_verbs::provider::iwarp::{IwarpDevice, IwarpSharedReceives};
 use rpcrdma_verbs::provider::{
-    Access, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device as _,
-    MemoryRegion as _, QueuePair as _, QueuePairConfig, Queues, Receive, Sge, SharedReceives as _,
-    Status,
+    CompletionQueue as _, Device as _, MemoryRegion as _, QueuePair as _, Receive, Sge,
+    SharedReceives as _, Status,
 };
-
-const PATIENCE: Duration = Duration::from_secs(20);
-const DEPTHS: ReadDepths = ReadDepths { ird: 64, ord: 64 };
-const CONFIG: QueuePairConfig = QueuePairConfig {
-    sends: 64,
-    receives: 64,
-    reads: 64,
-    rnr_retry: true,
-};
-
-fn until<T>(what: &str, mut try_once: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = try_once() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "it takes too long: {what}");
-        thread::yield_now();
-    }
-}
-
-/// An initiator without a device.
-struct Peer {
-    socket: TcpStream,
-    stream: IwarpStream,
-}
-
-impl Peer {
-    /// Returns everything that is queued.
-    fn queued(&self) -> Vec<u8> {
-        let pieces = self.stream.pieces().map(|piece| match piece {
-            FramerPiece::Owned(bytes) => bytes,
-            FramerPiece::Payload { .. } => &[],
-        });
-        pieces.collect::<Vec<_>>().concat()
-    }
-
-    /// Sends everything that is queued, except the last `left` bytes.
-    fn flush_except(&mut self, left: usize) {
-        let bytes = self.queued();
-        let count = bytes.len() - left;
-        self.socket.write_all(&bytes[..count]).unwrap();
-        self.stream.framer().sent(count);
-    }
-
-    /// Sends a message, except the last `left` bytes of its FPDU.
-    fn send_except(&mut self, left: usize, message: &[u8]) {
-        let kind = OutgoingKind::Send {
-            solicited: false,
-            invalidate: None,
-        };
-        assert!(self.stream.framer().push_copied(kind, &[message]));
-        self.flush_except(left);
-    }
-}
-
-struct Acceptor {
-    completions: IwarpCompletionQueue,
-    manager: IwarpConnectionManager,
-    address: SocketAddr,
-}
-
-impl Acceptor {
-    fn new(device: &IwarpDevice) -> Self {
-        let mut manager = device.manager().unwrap();
-        Self {
-            completions: device.completion_queue(64).unwrap(),
-            address: manager.listen(([127, 0, 0, 1], 0).into()).unwrap(),
-            manager,
-        }
-    }
-
-    fn connection(&mut self, receives: Option<&IwarpSharedReceives>) -> (IwarpQueuePair, Peer) {
-        let options = MpaOptions {
-            crc: true,
-            depths: Some(DEPTHS),
-            rtr: None,
-            private_data: Vec::new(),
-        };
-        let (mut initiator, request) = MpaInitiator::new(options).unwrap();
-        let mut socket = TcpStream::connect(self.address).unwrap();
-        socket.write_all(&request).unwrap();
-        let request = until("a request", || match self.manager.poll() {
-            Some(ConnectionEvent::Requested { request, .. }) => Some(request),
-            _ => None,
-        });
-        let queues = Queues {
-            completions: &self.completions,
-            receives,
-        };
-        let pair = self.manager.prepare(&request, &CONFIG, queues).unwrap();
-        self.manager.accept(request, &pair, &[]).unwrap();
-        let established = until("the reply", || {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).unwrap();
-            initiator.receive(&byte).unwrap().1
-        });
-        let stream = IwarpStream::initiator(&established, DEPTHS, 1 << 16);
-        (pair, Peer { socket, stream })
-    }
-}
-
-/// The addresses of registered memory, which is never freed: LeakSanitizer finds it by them.
-static MEMORY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-/// Memory that is registered until it is dropped.
-fn registered(
-    device: &IwarpDevice,
-    length: usize,
-) -> (impl rpcrdma_verbs::provider::MemoryRegion, u64) {
-    let memory = NonNull::from(Box::leak(vec![7u8; length].into_boxed_slice()));
-    let address = memory.cast::<u8>().as_ptr().addr();
-    MEMORY.lock().unwrap().push(address);
-    let access = Access {
-        remote_read: true,
-        ..Access::LOCAL_WRITE
-    };
-    // SAFETY: the memory is never freed.
-    let region = unsafe { device.register(memory.cast(), length, access) }.unwrap();
-    (region, address as u64)
-}
+use support::{Acceptor, registered, until};
 
 /// A peer that reads as fast as this end sends does not keep the thread that polls.
 #[test]
