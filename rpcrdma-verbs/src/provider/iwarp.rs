@@ -45,12 +45,12 @@ mod connect_request;
 mod connecting;
 mod manager;
 mod memory;
+mod numbers;
 mod queue_pair;
 mod socket;
 mod timers;
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ pub use completion::IwarpCompletionQueue;
 pub use connect_request::IwarpConnectRequest;
 pub use manager::IwarpConnectionManager;
 use memory::MAX_SGE;
+use numbers::Numbers;
 pub use queue_pair::IwarpQueuePair;
 use queue_pair::{Limits, Qp};
 
@@ -141,7 +142,7 @@ struct DeviceState {
     domain_id: ProtectionDomainId,
     capabilities: Capabilities,
     traffic_class: TrafficClass,
-    queue_pairs: AtomicU32,
+    numbers: Arc<Numbers>,
     queues: Mutex<Vec<Weak<Completions>>>,
 }
 
@@ -197,7 +198,7 @@ impl IwarpDevice {
                 domain_id: ProtectionDomainId::unique(),
                 capabilities,
                 traffic_class: TrafficClass::default(),
-                queue_pairs: AtomicU32::new(1),
+                numbers: Numbers::new(),
                 queues: Mutex::default(),
             }),
         }
@@ -220,10 +221,6 @@ impl IwarpDevice {
             .clone();
         let queues = queues.iter().filter_map(Weak::upgrade);
         queues.for_each(|queue| queue.progress());
-    }
-
-    fn next_number(&self) -> u32 {
-        self.shared.queue_pairs.fetch_add(1, Ordering::Relaxed)
     }
 
     fn limits(&self) -> Limits {

@@ -152,7 +152,7 @@ impl IwarpConnectionManager {
         // It is at most the limit of the device.
         let reads = u16::try_from(config.reads).unwrap_or(u16::MAX);
         let parts = QpParts {
-            number: self.device.next_number(),
+            number: state.numbers.take(),
             domain: state.domain.clone(),
             completions: queues.completions.shared.clone(),
             events: self.events.clone(),

@@ -26,6 +26,7 @@ use self::send_queue::SendQueue;
 use super::completion::{Completions, ProgressOutcome, SocketUser};
 use super::connect_request::IwarpConnectRequest;
 use super::memory::MAX_SGE;
+use super::numbers::Number;
 use super::socket;
 use crate::provider::common::completions::CompletionEntry;
 use crate::provider::common::domain::Domain;
@@ -47,6 +48,8 @@ pub struct IwarpQueuePair {
 #[derive(Debug)]
 pub(super) struct Qp {
     pub(super) number: u32,
+    /// Keeps the number in use.
+    _number: Number,
     me: Weak<Self>,
     domain: Arc<Domain>,
     completions: Arc<Completions>,
@@ -88,7 +91,7 @@ enum QpPhase {
 
 /// The parameters of a new queue pair.
 pub(super) struct QpParts {
-    pub(super) number: u32,
+    pub(super) number: Number,
     pub(super) domain: Arc<Domain>,
     pub(super) completions: Arc<Completions>,
     pub(super) events: Arc<EventQueue<IwarpConnectRequest>>,
@@ -217,7 +220,8 @@ impl Qp {
             is_disconnected: false,
         };
         Arc::new_cyclic(|me| Self {
-            number: parts.number,
+            number: parts.number.get(),
+            _number: parts.number,
             me: me.clone(),
             domain: parts.domain,
             completions: parts.completions,
