@@ -234,6 +234,23 @@ impl FpduReceiver {
         self.partial.filter(|_| !ended).map(|(done, _)| done)
     }
 
+    /// Returns the header of the last segment, which was untagged. It is valid until the next call
+    /// of `advance`.
+    pub(crate) fn untagged_header(&self) -> [u8; UNTAGGED_LEN] {
+        let mut header = [0; UNTAGGED_LEN];
+        header.copy_from_slice(&self.head[2..]);
+        header
+    }
+
+    /// Drops the rest of the segment that is being placed in tagged memory, because the peer may
+    /// not access it any more. [`Self::advance`] returns the Terminate when the CRC is verified.
+    pub fn refuse_placement(&mut self, error: StagError) {
+        // rfc: 5041-7.1-g
+        if let State::Payload { body, .. } = &mut self.state {
+            *body = Body::Discard(placement_code(error));
+        }
+    }
+
     /// Adds an RDMA Read of this end. The caller must respect the negotiated ORD.
     pub fn read_posted(&mut self, sink: ReadSink) {
         self.sinks.push_back(sink);
@@ -442,13 +459,7 @@ impl FpduReceiver {
             return Ok(());
         }
         let checked = placement.check(stag, offset, len as u64, access);
-        checked.map_err(|error| match error {
-            StagError::Invalid => TerminateCode::DDP_INVALID_STAG,
-            StagError::Bounds => TerminateCode::DDP_BOUNDS,
-            StagError::OtherStream => TerminateCode::DDP_STAG_OF_OTHER_STREAM,
-            StagError::Wrap => TerminateCode::DDP_TO_WRAP,
-            StagError::Access => TerminateCode::RDMAP_ACCESS,
-        })
+        checked.map_err(placement_code)
     }
 
     fn check_untagged(
@@ -621,13 +632,7 @@ impl FpduReceiver {
         if request.len > 0 {
             let (stag, offset) = (request.source_stag, request.source_offset);
             let checked = placement.check(stag, offset, request.len.into(), StagAccess::Read);
-            checked.map_err(|error| match error {
-                StagError::Invalid => TerminateCode::RDMAP_INVALID_STAG,
-                StagError::Bounds => TerminateCode::RDMAP_BOUNDS,
-                StagError::OtherStream => TerminateCode::RDMAP_STAG_OF_OTHER_STREAM,
-                StagError::Wrap => TerminateCode::RDMAP_TO_WRAP,
-                StagError::Access => TerminateCode::RDMAP_ACCESS,
-            })?;
+            checked.map_err(TerminateCode::of_read)?;
         }
         self.msn[1] = self.msn[1].wrapping_add(1);
         self.inbound_reads += 1;
@@ -665,6 +670,17 @@ impl FpduReceiver {
             solicited,
             invalidate,
         }))
+    }
+}
+
+/// Returns the code for tagged memory that a segment of the peer may not be placed in.
+const fn placement_code(error: StagError) -> TerminateCode {
+    match error {
+        StagError::Invalid => TerminateCode::DDP_INVALID_STAG,
+        StagError::Bounds => TerminateCode::DDP_BOUNDS,
+        StagError::OtherStream => TerminateCode::DDP_STAG_OF_OTHER_STREAM,
+        StagError::Wrap => TerminateCode::DDP_TO_WRAP,
+        StagError::Access => TerminateCode::RDMAP_ACCESS,
     }
 }
 

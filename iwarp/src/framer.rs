@@ -73,6 +73,11 @@ impl OutgoingMessage {
         }
     }
 
+    /// Returns how many bytes are framed.
+    pub const fn framed(&self) -> u32 {
+        self.framed
+    }
+
     fn opcode(&self) -> RdmapOpcode {
         // rfc: 5040-4.2-a
         match self.kind {

@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 
+use crate::segment::UNTAGGED_LEN;
 use crate::{
     FpduProgress, FpduReceiver, Framer, FramerPiece, IwarpEvent, MpaEstablished, OutgoingKind,
-    Placement, ReadDepths, ReadRequestHeader, ReadSink, Terminate,
+    Placement, ReadDepths, ReadRequestHeader, ReadSink, StagError, Terminate,
 };
 
 /// The layer of errors of MPA (RFC 5040, section 4.8).
@@ -31,8 +32,16 @@ pub struct IwarpStream {
     reads: u32,
     /// The ready-to-receive message is an RDMA Read whose response has not arrived.
     rtr_read: bool,
-    responses: VecDeque<ReadRequestHeader>,
+    responses: VecDeque<InboundRead>,
     ended: bool,
+}
+
+/// An RDMA Read of the peer without a response.
+#[derive(Debug)]
+struct InboundRead {
+    request: ReadRequestHeader,
+    /// The DDP header of the request, for a Terminate.
+    header: [u8; UNTAGGED_LEN],
 }
 
 impl IwarpStream {
@@ -152,12 +161,26 @@ impl IwarpStream {
 
     /// Returns the oldest RDMA Read of the peer without a response.
     pub fn response(&self) -> Option<&ReadRequestHeader> {
-        self.responses.front()
+        self.response_at(0)
     }
 
     /// Returns the RDMA Read of the peer with this index among those without a response.
     pub fn response_at(&self, index: usize) -> Option<&ReadRequestHeader> {
-        self.responses.get(index)
+        self.responses.get(index).map(|read| &read.request)
+    }
+
+    /// Queues a Terminate because the peer may not access the memory of an RDMA Read any more, of
+    /// whose response `framed` bytes are queued. The index is that of [`Self::response_at`].
+    pub fn refuse_response(&mut self, index: usize, framed: u32, error: StagError) {
+        if let Some(InboundRead { request, header }) = self.responses.get(index) {
+            let terminate = Terminate::of_ended_read(error, header, request, framed);
+            self.terminate(&terminate);
+        }
+    }
+
+    /// Works as [`FpduReceiver::refuse_placement`].
+    pub fn refuse_placement(&mut self, error: StagError) {
+        self.receiver.refuse_placement(error);
     }
 
     /// Removes the oldest RDMA Read of the peer, after its response was sent.
@@ -206,7 +229,10 @@ impl IwarpStream {
             taken += n;
             match &progress {
                 FpduProgress::Event(IwarpEvent::ReadRequested(request)) => {
-                    self.responses.push_back(*request);
+                    self.responses.push_back(InboundRead {
+                        request: *request,
+                        header: self.receiver.untagged_header(),
+                    });
                 }
                 FpduProgress::Event(IwarpEvent::ReadDone) => {
                     self.reads -= 1;

@@ -4,7 +4,8 @@
 //! headers a Terminate carries. `tests/codes.rs` compares [`TerminateCode::ALL`] with the tables of
 //! the RFCs, in their order. `stream` recognizes an error of MPA by its layer.
 
-use crate::segment::{READ_REQUEST_LEN, header_len};
+use crate::segment::{READ_REQUEST_LEN, UNTAGGED_LEN, header_len};
+use crate::{ReadRequestHeader, StagError};
 
 /// The layer, error type and error code of a Terminate (RFC 5040, section 4.8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,6 +67,19 @@ codes! {
     MPA_NO_RTR = 2, 0, 7, "MPA: no matching ready-to-receive option.";
 }
 
+impl TerminateCode {
+    /// Returns the code for memory that the peer may not read.
+    pub(crate) const fn of_read(error: StagError) -> Self {
+        match error {
+            StagError::Invalid => Self::RDMAP_INVALID_STAG,
+            StagError::Bounds => Self::RDMAP_BOUNDS,
+            StagError::OtherStream => Self::RDMAP_STAG_OF_OTHER_STREAM,
+            StagError::Wrap => Self::RDMAP_TO_WRAP,
+            StagError::Access => Self::RDMAP_ACCESS,
+        }
+    }
+}
+
 /// A Terminate Message: the error, and the headers of the message that caused it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terminate {
@@ -99,6 +113,28 @@ impl Terminate {
         Self {
             segment: segment.map(|len| (len, header.to_vec())),
             ..Self::new(code)
+        }
+    }
+
+    /// Returns the Terminate for an RDMA Read of the peer whose memory has ended, with the DDP
+    /// header of its request. `sent` bytes of its response precede the Terminate.
+    pub(crate) fn of_ended_read(
+        error: StagError,
+        header: &[u8; UNTAGGED_LEN],
+        request: &ReadRequestHeader,
+        sent: u32,
+    ) -> Self {
+        // rfc: 5040-4.8-c, 5040-4.8-d, 5040-4.8-e, 5040-4.8-f, 5040-4.8-i, 5040-4.8-j, 5040-4.8-k
+        let len = UNTAGGED_LEN + READ_REQUEST_LEN;
+        let rest = ReadRequestHeader {
+            sink_offset: request.sink_offset.wrapping_add(sent.into()),
+            len: request.len.saturating_sub(sent),
+            source_offset: request.source_offset.wrapping_add(sent.into()),
+            ..*request
+        };
+        Self {
+            read_request: Some(rest.encode()),
+            ..Self::of_segment(TerminateCode::of_read(error), len, header)
         }
     }
 

@@ -5,7 +5,8 @@
 mod support;
 
 use rpcrdma_iwarp::{
-    FpduReceiver, Framer, IwarpEvent, ReadRequestHeader, ReadSink, Terminate, TerminateCode as Code,
+    FpduProgress, FpduReceiver, Framer, IwarpEvent, IwarpStream, MpaEstablished, ReadDepths,
+    ReadRequestHeader, ReadSink, StagError, Terminate, TerminateCode as Code,
 };
 use support::{Memory, drain, feed};
 
@@ -303,6 +304,77 @@ fn a_terminate_ends_the_stream() {
     assert_eq!(bytes[20..24], [0x20, 2, 0, 0]);
     let events = Setup::new().run(&bytes);
     assert_eq!(events, Ok(vec![IwarpEvent::Terminated(terminate)]));
+}
+
+/// The Terminate for an RDMA Read whose memory has ended has the headers of its request, with the
+/// position of the response: the example of RFC 5040, section 4.8.
+#[test]
+fn a_terminate_has_the_position_of_a_response() {
+    // rfc: 5040-4.8-c, 5040-4.8-d, 5040-4.8-e, 5040-4.8-f, 5040-4.8-h, 5040-4.8-i, 5040-4.8-j
+    // rfc: 5040-4.8-k
+    let established = MpaEstablished {
+        crc: true,
+        markers: false,
+        depths: None,
+        peer_depths: None,
+        rtr: None,
+        private_data: Vec::new(),
+    };
+    let depths = ReadDepths { ird: 1, ord: 1 };
+    let mut memory = Memory::default();
+    let source_stag = memory.expose(10_000, true, false);
+    let request = ReadRequestHeader {
+        sink_stag: 0xaabb_ccdd,
+        sink_offset: 0x1_0000_0000,
+        len: 5000,
+        source_stag,
+        source_offset: 3,
+    };
+    let input = untagged([0x41, 0x41], 1, 1, 0, &request.encode());
+    let mut stream = IwarpStream::responder(&established, depths, 1448);
+    let requested = FpduProgress::Event(IwarpEvent::ReadRequested(request));
+    let taken = (input.len(), requested);
+    assert_eq!(stream.advance(&input, &mut memory), Ok(taken));
+    stream.refuse_response(0, 2048, StagError::Bounds);
+    assert!(stream.has_ended());
+    // RDMAP, a protection error, of bounds; the length, the DDP header and the RDMAP header follow.
+    let mut expected = vec![0x01, 1, 0xe0, 0, 0, 46, 0x41, 0x41];
+    for field in [0u32, 1, 1, 0, 0xaabb_ccdd, 1, 2048, 5000 - 2048] {
+        expected.extend(field.to_be_bytes());
+    }
+    expected.extend(source_stag.to_be_bytes());
+    expected.extend((3u64 + 2048).to_be_bytes());
+    let bytes = drain(stream.framer(), &[]);
+    assert_eq!(bytes, untagged([0x41, 0x47], 2, 1, 0, &expected));
+}
+
+/// A segment whose memory ends while it arrives is refused when its CRC is verified.
+#[test]
+fn a_placement_is_refused_behind_its_crc() {
+    // rfc: 5041-7.1-g, 5041-7.1-h
+    let mut setup = Setup::new();
+    let mut receiver = FpduReceiver::new(true, 1);
+    let mut stream = tagged([0xc1, 0x40], setup.writable, 0, &[7; 8]);
+    for is_damaged in [false, true] {
+        *stream.last_mut().unwrap() ^= u8::from(is_damaged);
+        let (first, rest) = stream.split_at(20);
+        assert_eq!(feed(&mut receiver, &mut setup.memory, first), Ok(vec![]));
+        receiver.refuse_placement(StagError::Invalid);
+        let refused = feed(&mut receiver, &mut setup.memory, rest).unwrap_err();
+        let expected = if is_damaged {
+            Terminate::new(Code::MPA_CRC)
+        } else {
+            Terminate {
+                code: Code::DDP_INVALID_STAG,
+                segment: Some((22, stream[2..16].to_vec())),
+                read_request: None,
+            }
+        };
+        assert_eq!(refused, expected);
+        receiver = FpduReceiver::new(true, 1);
+    }
+    let placed = &setup.memory.regions[&setup.writable];
+    assert_eq!(placed[..], [7, 7, 7, 7, 0, 0, 0, 0]);
 }
 
 /// A segment of a response to an RDMA Read: whether it is the last, its offset and its payload.

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use rpcrdma_iwarp::{IwarpStream, ReadDepths};
+use rpcrdma_iwarp::{IwarpStream, ReadDepths, StagError};
 use rustix::net::Shutdown;
 
 use self::nudge::Nudges;
@@ -29,7 +29,7 @@ use super::memory::MAX_SGE;
 use super::numbers::Number;
 use super::socket;
 use crate::provider::common::completions::CompletionEntry;
-use crate::provider::common::domain::Domain;
+use crate::provider::common::domain::{Domain, RemoteError};
 use crate::provider::common::events::EventQueue;
 use crate::provider::common::receives::{PostedReceive, ReceiveQueue, ReceiveWaiter, enqueue};
 use crate::provider::{
@@ -459,6 +459,17 @@ impl QpState {
             }
         }
         true
+    }
+}
+
+/// Returns the protocol's name of an error.
+const fn stag_error(error: RemoteError) -> StagError {
+    match error {
+        RemoteError::Key => StagError::Invalid,
+        RemoteError::OtherQueuePair => StagError::OtherStream,
+        RemoteError::Bounds => StagError::Bounds,
+        RemoteError::Wrap => StagError::Wrap,
+        RemoteError::Access => StagError::Access,
     }
 }
 

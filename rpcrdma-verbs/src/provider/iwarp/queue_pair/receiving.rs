@@ -19,7 +19,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 
 use super::arrival_timer::ArrivalTimer;
 use super::send_queue::Stage;
-use super::{Qp, QpPhase, QpState};
+use super::{Qp, QpPhase, QpState, stag_error};
 use crate::provider::common::domain::{BufferUse, RemoteError, total_length};
 use crate::provider::common::receives::{PostedReceive, ReceiveQueue};
 use crate::provider::iwarp::memory::Parts;
@@ -106,13 +106,7 @@ impl Placement for Memory<'_> {
         let length = u32::try_from(len).map_err(|_| StagError::Bounds)?;
         let table = self.qp.domain.read();
         let checked = table.check_remote(memory, length, write, self.qp.number);
-        checked.map_err(|error| match error {
-            RemoteError::Key => StagError::Invalid,
-            RemoteError::OtherQueuePair => StagError::OtherStream,
-            RemoteError::Bounds => StagError::Bounds,
-            RemoteError::Wrap => StagError::Wrap,
-            RemoteError::Access => StagError::Access,
-        })
+        checked.map_err(stag_error)
     }
 
     fn receive_room(&mut self, _: u32) -> ReceiveRoom {
@@ -258,15 +252,17 @@ impl Qp {
             staging.len()
         };
         let staging = &mut staging[..wanted];
-        let Some(socket) = &state.socket else {
-            return Err(StreamEnd::LOST);
+        let placed = match place {
+            None => None,
+            Some((destination, len)) => {
+                let received = self.receive_placed(state, (destination, len), staging)?;
+                received.map(|received| (received, len))
+            }
         };
-        let (received, placed) = match place {
-            None => (socket::receive(socket, staging), 0),
-            Some((destination, len)) => (
-                self.receive_placed(state, (destination, len), staging)?,
-                len,
-            ),
+        let (received, placed) = match (placed, &state.socket) {
+            (Some(placed), _) => placed,
+            (None, Some(socket)) => (socket::receive(socket, staging), 0),
+            (None, None) => return Err(StreamEnd::LOST),
         };
         match received {
             Ok(0) => Err(StreamEnd::LOST),
@@ -283,12 +279,13 @@ impl Qp {
     }
 
     /// Receives payload directly into its destination, and the data after it into `staging`.
+    /// Returns `None` if the peer may not access the destination any more.
     fn receive_placed(
         &self,
         state: &mut QpState,
         (destination, len): (FpduDestination, usize),
         staging: &mut [u8],
-    ) -> Result<rustix::io::Result<usize>, StreamEnd> {
+    ) -> Result<Option<rustix::io::Result<usize>>, StreamEnd> {
         self.with_target(state, destination, len, |state, parts| {
             let mut into = parts.to_receive();
             into.push(IoSliceMut::new(staging));
@@ -309,57 +306,69 @@ impl Qp {
         })
     }
 
-    /// Passes the memory of the destination to a function, while it is valid.
+    /// Passes the memory of the destination to a function, while it is valid. Returns `None` if the
+    /// peer may not access it any more: then the stream drops the payload.
     fn with_target<T>(
         &self,
         state: &mut QpState,
         destination: FpduDestination,
         len: usize,
         use_it: impl FnOnce(&mut QpState, Parts<'_>) -> T,
-    ) -> Result<T, StreamEnd> {
+    ) -> Result<Option<T>, StreamEnd> {
         let length = len as u64;
         match destination {
             FpduDestination::Receive { offset, .. } => {
                 let receive = state.incoming.receive.clone().ok_or(StreamEnd::LOST)?;
                 let parts = Parts::new(receive.slices.all(), offset.into(), length);
-                Ok(use_it(state, parts))
+                Ok(Some(use_it(state, parts)))
             }
             FpduDestination::Sink { offset } => {
                 let read = state.sends.reads.front();
                 let request = read.and_then(|number| state.sends.get(*number));
                 let slices = request.ok_or(StreamEnd::LOST)?.slices.clone();
-                Ok(use_it(state, Parts::new(slices.all(), offset, length)))
+                let parts = Parts::new(slices.all(), offset, length);
+                Ok(Some(use_it(state, parts)))
             }
             FpduDestination::Tagged { stag, offset } => {
-                let to = RemoteMemory {
+                // A segment has less than 64 KiB.
+                let target = Sge {
                     address: offset,
+                    length: u32::try_from(len).map_err(|_| StreamEnd::LOST)?,
                     key: stag,
                 };
-                // It was checked when its header arrived, and may have ended since.
-                let length = u32::try_from(len).map_err(|_| StreamEnd::LOST)?;
-                let slice = [Sge {
-                    address: offset,
-                    length,
-                    key: stag,
-                }];
-                let parts = Parts::new(&slice, 0, length.into());
-                let table = self.domain.read();
-                let refused = |_| StreamEnd::LOST;
-                if !table.is_region(stag) {
-                    table
-                        .check_remote(to, length, true, self.number)
-                        .map_err(refused)?;
-                    return Ok(use_it(state, parts));
+                let used = self.with_exposed(&target, |parts| use_it(state, parts));
+                if let (Err(error), Some(stream)) = (&used, &mut state.stream) {
+                    stream.refuse_placement(stag_error(*error));
                 }
-                drop(table);
-                // Several queue pairs can write to a region.
-                let table = self.domain.write();
-                table
-                    .check_remote(to, length, true, self.number)
-                    .map_err(refused)?;
-                Ok(use_it(state, parts))
+                Ok(used.ok())
             }
         }
+    }
+
+    /// Passes memory that the peer writes to a function, while the table of keys is locked. It was
+    /// checked when its header arrived, and may have ended since.
+    fn with_exposed<T>(
+        &self,
+        target: &Sge,
+        use_it: impl FnOnce(Parts<'_>) -> T,
+    ) -> Result<T, RemoteError> {
+        let &Sge {
+            address,
+            length,
+            key,
+        } = target;
+        let parts = Parts::new(std::slice::from_ref(target), 0, length.into());
+        let to = RemoteMemory { address, key };
+        let table = self.domain.read();
+        if !table.is_region(key) {
+            table.check_remote(to, length, true, self.number)?;
+            return Ok(use_it(parts));
+        }
+        drop(table);
+        // Several queue pairs can write to a region.
+        let table = self.domain.write();
+        table.check_remote(to, length, true, self.number)?;
+        Ok(use_it(parts))
     }
 
     fn advance(
@@ -407,13 +416,16 @@ impl Qp {
                     if part.is_empty() {
                         return Ok(());
                     }
-                    self.with_target(state, destination, part.len(), |state, parts| {
-                        parts.write(part);
-                        if let Some(stream) = &mut state.stream {
-                            stream.placed(part);
-                        }
-                    })?;
-                    bytes = rest;
+                    let placed =
+                        self.with_target(state, destination, part.len(), |state, parts| {
+                            parts.write(part);
+                            if let Some(stream) = &mut state.stream {
+                                stream.placed(part);
+                            }
+                        })?;
+                    if placed.is_some() {
+                        bytes = rest;
+                    }
                 }
                 FpduProgress::Event(event) => self.handle(state, event)?,
             }

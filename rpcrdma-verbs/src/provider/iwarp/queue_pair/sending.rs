@@ -11,13 +11,13 @@ use std::io::IoSlice;
 
 use arrayvec::ArrayVec;
 use rpcrdma_iwarp::{
-    FramerPiece, IwarpStream, OutgoingKind, OutgoingMessage, ReadRequestHeader, Terminate,
-    TerminateCode,
+    FramerPiece, IwarpStream, OutgoingKind, OutgoingMessage, ReadRequestHeader, StagError,
+    Terminate, TerminateCode,
 };
 use rustix::io::Errno;
 
 use super::send_queue::{Framing, Payload, PendingRequest, SendQueue, Source, Stage};
-use super::{Qp, QpPhase, QpState};
+use super::{Qp, QpPhase, QpState, stag_error};
 use crate::provider::common::domain::{BufferUse, KeyTable};
 use crate::provider::iwarp::memory::MAX_SGE;
 use crate::provider::iwarp::socket;
@@ -249,9 +249,14 @@ impl Qp {
         let payload = match framing.source {
             Source::Request(number) => sends.get(number).map(|request| request.payload()),
             Source::Response(number) => {
-                let read = stream.response_at(sends.responses.index(number));
-                let exposed = read.and_then(|read| self.exposed(&table, read, (0, read.len)));
-                of_response.extend(exposed);
+                let index = sends.responses.index(number);
+                let read = stream.response_at(index);
+                let exposed = read.map(|read| self.exposed(&table, read, (0, read.len)));
+                if let Some(Err(error)) = exposed {
+                    stream.refuse_response(index, framing.message.framed(), error);
+                    return false;
+                }
+                of_response.extend(exposed.and_then(Result::ok));
                 exposed.map(|_| Payload::Posted(&of_response))
             }
         };
@@ -279,18 +284,19 @@ impl Qp {
         table: &KeyTable,
         read: &ReadRequestHeader,
         (offset, length): (u32, u32),
-    ) -> Option<Sge> {
+    ) -> Result<Sge, StagError> {
         let address = read.source_offset.wrapping_add(offset.into());
         let from = RemoteMemory {
             address,
             key: read.source_stag,
         };
         let checked = table.check_remote(from, length, false, self.number);
-        checked.ok().map(|()| Sge {
+        let exposed = Sge {
             address,
             length,
             key: read.source_stag,
-        })
+        };
+        checked.map(|()| exposed).map_err(stag_error)
     }
 
     /// Adds the memory that the peer reads, for each of the next pieces that has it. Returns `None`
@@ -316,7 +322,7 @@ impl Qp {
             };
             let read = stream.response_at(sends.responses.index(number))?;
             // A piece is shorter than its message, whose length has 32 bits.
-            all.push(self.exposed(table, read, (offset, len as u32))?);
+            all.push(self.exposed(table, read, (offset, len as u32)).ok()?);
         }
         Some(())
     }
