@@ -182,6 +182,8 @@ pub struct FpduReceiver {
     partial: Option<(u32, RdmapOpcode)>,
     /// The number of complete FPDUs.
     complete: u64,
+    /// The length of the last ULPDU whose header has arrived.
+    last_ulpdu: usize,
 }
 
 impl FpduReceiver {
@@ -203,6 +205,7 @@ impl FpduReceiver {
             msn: [1; 3],
             partial: None,
             complete: 0,
+            last_ulpdu: 0,
         }
     }
 
@@ -232,6 +235,11 @@ impl FpduReceiver {
     pub fn partial_message(&self) -> Option<u32> {
         let ended = matches!(self.state, State::Ended);
         self.partial.filter(|_| !ended).map(|(done, _)| done)
+    }
+
+    /// Returns the length of the last ULPDU whose header has arrived, in bytes.
+    pub const fn last_ulpdu(&self) -> usize {
+        self.last_ulpdu
     }
 
     /// Returns the header of the last segment, which was untagged. It is valid until the next call
@@ -365,7 +373,8 @@ impl FpduReceiver {
             }
             self.have += n;
         }
-        let left = self.ulpdu_len() + 2 - self.have;
+        self.last_ulpdu = self.ulpdu_len();
+        let left = self.last_ulpdu + 2 - self.have;
         let body = match self.target(left, placement) {
             Ok(body) => body,
             Err(NoTarget::Broken(code)) => Body::Discard(code),

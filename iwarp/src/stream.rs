@@ -183,6 +183,11 @@ impl IwarpStream {
         self.receiver.refuse_placement(error);
     }
 
+    /// Works as [`FpduReceiver::last_ulpdu`].
+    pub const fn last_ulpdu(&self) -> usize {
+        self.receiver.last_ulpdu()
+    }
+
     /// Removes the oldest RDMA Read of the peer, after its response was sent.
     pub fn answered(&mut self) {
         // rfc: 5040-5.2.2-f, 5040-5.5-p

@@ -9,6 +9,7 @@ use std::io::Read as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rpcrdma_iwarp::OutgoingKind;
 use rpcrdma_verbs::provider::iwarp::{IwarpDevice, IwarpSharedReceives};
 use rpcrdma_verbs::provider::{
     CompletionQueue as _, Device as _, MemoryRegion as _, QueuePair as _, Receive, Sge,
@@ -115,4 +116,29 @@ fn a_receive_in_use_returns_at_the_end() {
     acceptor.completions.poll(&mut done, 16).unwrap();
     let done = done.iter().map(|done| (done.id, done.status));
     assert_eq!(done.collect::<Vec<_>>(), [(5, Status::Flushed)]);
+}
+
+/// Payload that was received directly does not make short messages cost a system call each.
+#[test]
+fn one_poll_takes_many_requests_behind_bulk_payload() {
+    const READS: usize = 64;
+    /// An FPDU with a tagged header and no payload.
+    const RESPONSE: usize = 20;
+    let device = IwarpDevice::default();
+    let (region, offset) = registered(&device, 8192);
+    let mut acceptor = Acceptor::new(&device);
+    let (_pair, mut peer) = acceptor.connection(None);
+    let stag = region.remote_key();
+    let kind = OutgoingKind::Write { stag, offset };
+    assert!(peer.stream.framer().push_copied(kind, &[&[8; 8192]]));
+    peer.flush_except(0);
+    acceptor.poll();
+    for _ in 0..READS {
+        assert!(peer.stream.push_read(1, 0, (0, 0)));
+    }
+    peer.flush_except(0);
+    acceptor.completions.poll(&mut Vec::new(), 16).unwrap();
+    peer.socket.set_nonblocking(true).unwrap();
+    let received = peer.socket.read(&mut vec![0; 2 * READS * RESPONSE]);
+    assert_eq!(received.unwrap(), READS * RESPONSE);
 }

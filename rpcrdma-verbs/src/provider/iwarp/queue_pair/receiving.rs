@@ -11,8 +11,8 @@ use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
 use rpcrdma_iwarp::{
-    FpduDestination, FpduProgress, IwarpEvent, Placement, ReceiveRoom, StagAccess, StagError,
-    Terminate, TerminateCode,
+    FpduDestination, FpduProgress, IwarpEvent, IwarpStream, Placement, ReceiveRoom, StagAccess,
+    StagError, Terminate, TerminateCode,
 };
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags};
@@ -35,9 +35,6 @@ pub(super) struct Incoming {
     pub(super) stalled: Option<Instant>,
     /// The received data that wait behind this message.
     leftover: Vec<u8>,
-    /// True if the last payload was long: after its header, the next one is received directly into
-    /// its destination.
-    bulk: bool,
     /// The number of system calls that have received something.
     pub(super) received: u64,
     /// True if the peer has ended the stream: the end follows the data, without another event.
@@ -48,8 +45,9 @@ pub(super) struct Incoming {
     message_timer: ArrivalTimer,
 }
 
-/// Payload of at least this many bytes is received directly into its destination. Shorter payload
-/// is received together with other data into a buffer, and copied.
+/// Behind a segment of at least this many bytes only the next header is received: the payload
+/// behind it goes directly to its destination. Shorter segments are received together with other
+/// data into a buffer, and copied.
 const BULK: usize = 4096;
 
 /// The bytes of the end of an FPDU and the header of the next one.
@@ -246,11 +244,8 @@ impl Qp {
             FpduProgress::Place { destination, len } => Some((destination, len)),
             _ => None,
         };
-        let wanted = if state.incoming.bulk {
-            HEADER
-        } else {
-            staging.len()
-        };
+        let last = state.stream.as_ref().map_or(0, IwarpStream::last_ulpdu);
+        let wanted = if last < BULK { staging.len() } else { HEADER };
         let staging = &mut staging[..wanted];
         let placed = match place {
             None => None,
@@ -411,7 +406,6 @@ impl Qp {
                     return Ok(());
                 }
                 FpduProgress::Place { destination, len } => {
-                    state.incoming.bulk = len >= BULK;
                     let (part, rest) = bytes.split_at(len.min(bytes.len()));
                     if part.is_empty() {
                         return Ok(());
