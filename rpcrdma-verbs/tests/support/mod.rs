@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_iwarp::{
     FpduProgress, FramerPiece, IwarpEvent, IwarpStream, MpaInitiator, MpaOptions, OutgoingKind,
-    Placement, ReadDepths, ReceiveRoom, StagAccess, StagError, Terminate,
+    OutgoingMessage, Placement, ReadDepths, ReceiveRoom, StagAccess, StagError, Terminate,
 };
 use rpcrdma_verbs::provider::iwarp::{
     IwarpCompletionQueue, IwarpConnectionManager, IwarpDevice, IwarpQueuePair, IwarpRegion,
@@ -55,6 +55,24 @@ impl Peer {
             FramerPiece::Payload { .. } => &[],
         });
         pieces.collect::<Vec<_>>().concat()
+    }
+
+    /// Sends a message of several segments.
+    pub(crate) fn send_segments(&mut self, message: &[u8]) {
+        let kind = OutgoingKind::Send {
+            solicited: false,
+            invalidate: None,
+        };
+        let mut outgoing = OutgoingMessage::new(0, kind, message.len().try_into().unwrap());
+        let framer = self.stream.framer();
+        while !framer.push_segment(&mut outgoing, &[message]).unwrap() {}
+        let pieces = self.stream.pieces().map(|piece| match piece {
+            FramerPiece::Owned(bytes) => bytes,
+            FramerPiece::Payload { offset, len, .. } => &message[offset as usize..][..len],
+        });
+        let bytes = pieces.collect::<Vec<_>>().concat();
+        self.socket.write_all(&bytes).unwrap();
+        self.stream.framer().sent(bytes.len());
     }
 
     /// Sends everything that is queued, except the last `left` bytes.

@@ -8,6 +8,7 @@
 //! posted, which marks the queue pair, or until `receive_timeout` has passed.
 
 use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rpcrdma_iwarp::{
@@ -281,22 +282,17 @@ impl Qp {
         (destination, len): (FpduDestination, usize),
         staging: &mut [u8],
     ) -> Result<Option<rustix::io::Result<usize>>, StreamEnd> {
-        self.with_target(state, destination, len, |state, parts| {
+        self.with_target(state, destination, len, |stream, socket, parts| {
             let mut into = parts.to_receive();
             into.push(IoSliceMut::new(staging));
             let mut control = RecvAncillaryBuffer::default();
             let flags = RecvFlags::DONTWAIT;
-            let Some(socket) = &state.socket else {
-                return Ok(0);
-            };
             let received = rustix::net::recvmsg(socket, &mut into, &mut control, flags)?.bytes;
             drop(into);
-            if let Some(stream) = &mut state.stream {
-                parts
-                    .first(received.min(len) as u64)
-                    .bytes()
-                    .for_each(|bytes| stream.placed(bytes));
-            }
+            parts
+                .first(received.min(len) as u64)
+                .bytes()
+                .for_each(|bytes| stream.placed(bytes));
             Ok(received)
         })
     }
@@ -308,21 +304,29 @@ impl Qp {
         state: &mut QpState,
         destination: FpduDestination,
         len: usize,
-        use_it: impl FnOnce(&mut QpState, Parts<'_>) -> T,
+        use_it: impl FnOnce(&mut IwarpStream, &OwnedFd, Parts<'_>) -> T,
     ) -> Result<Option<T>, StreamEnd> {
+        let QpState {
+            stream: Some(stream),
+            socket: Some(socket),
+            incoming,
+            sends,
+            ..
+        } = state
+        else {
+            return Err(StreamEnd::LOST);
+        };
         let length = len as u64;
-        match destination {
+        let parts = match destination {
             FpduDestination::Receive { offset, .. } => {
-                let receive = state.incoming.receive.clone().ok_or(StreamEnd::LOST)?;
-                let parts = Parts::new(receive.slices.all(), offset.into(), length);
-                Ok(Some(use_it(state, parts)))
+                let receive = incoming.receive.as_ref().ok_or(StreamEnd::LOST)?;
+                Parts::new(receive.slices.all(), offset.into(), length)
             }
             FpduDestination::Sink { offset } => {
-                let read = state.sends.reads.front();
-                let request = read.and_then(|number| state.sends.get(*number));
-                let slices = request.ok_or(StreamEnd::LOST)?.slices.clone();
-                let parts = Parts::new(slices.all(), offset, length);
-                Ok(Some(use_it(state, parts)))
+                let read = sends.reads.front();
+                let request = read.and_then(|number| sends.get(*number));
+                let request = request.ok_or(StreamEnd::LOST)?;
+                Parts::new(request.slices.all(), offset, length)
             }
             FpduDestination::Tagged { stag, offset } => {
                 // A segment has less than 64 KiB.
@@ -331,13 +335,12 @@ impl Qp {
                     length: u32::try_from(len).map_err(|_| StreamEnd::LOST)?,
                     key: stag,
                 };
-                let used = self.with_exposed(&target, |parts| use_it(state, parts));
-                if let (Err(error), Some(stream)) = (&used, &mut state.stream) {
-                    stream.refuse_placement(stag_error(*error));
-                }
-                Ok(used.ok())
+                let used = self.with_exposed(&target, |parts| use_it(stream, socket, parts));
+                let refused = |error| stream.refuse_placement(stag_error(error));
+                return Ok(used.map_err(refused).ok());
             }
-        }
+        };
+        Ok(Some(use_it(stream, socket, parts)))
     }
 
     /// Passes memory that the peer writes to a function, while the table of keys is locked. It was
@@ -410,13 +413,11 @@ impl Qp {
                     if part.is_empty() {
                         return Ok(());
                     }
-                    let placed =
-                        self.with_target(state, destination, part.len(), |state, parts| {
-                            parts.write(part);
-                            if let Some(stream) = &mut state.stream {
-                                stream.placed(part);
-                            }
-                        })?;
+                    let place = |stream: &mut IwarpStream, _: &OwnedFd, parts: Parts<'_>| {
+                        parts.write(part);
+                        stream.placed(part);
+                    };
+                    let placed = self.with_target(state, destination, part.len(), place)?;
                     if placed.is_some() {
                         bytes = rest;
                     }
