@@ -1,4 +1,5 @@
-//! Incoming FPDUs: their payload is placed first, and events follow once the CRC is verified.
+//! Incoming FPDUs: events follow once the CRC is verified. Payload is placed before, unless the
+//! whole FPDU is in one input: then its CRC is verified first, in one pass.
 //!
 //! The caller does what `advance` returns before it calls `advance` again. The receiver itself
 //! checks an RDMA Read Response against the oldest sink (`read_posted`): `rpcrdma-verbs` does not
@@ -8,8 +9,9 @@
 
 use std::collections::VecDeque;
 
+use crate::crc::CrcCheck;
 use crate::segment::{Address, Header, READ_REQUEST_LEN, RdmapOpcode, UNTAGGED_LEN, header_len};
-use crate::{ReadRequestHeader, StagAccess, StagError, Terminate, TerminateCode, crc, padding};
+use crate::{ReadRequestHeader, StagAccess, StagError, Terminate, TerminateCode, padding};
 
 /// The maximum bytes of a message that the receiver itself consumes: a Terminate with all headers.
 const INNER_LEN: usize = 6 + UNTAGGED_LEN + READ_REQUEST_LEN;
@@ -160,9 +162,9 @@ enum State {
 
 /// Receives the FPDUs of one stream.
 ///
-/// Source: RFC 5044, section 6; RFC 5041, section 7; RFC 5040, section 7. Payload is placed before
-/// its CRC is verified, and completes only after that. After an error the rest of the stream is
-/// dropped.
+/// Source: RFC 5044, section 6; RFC 5041, section 7; RFC 5040, section 7. Payload may be placed
+/// before its CRC is verified, and completes only after that. After an error the rest of the stream
+/// is dropped.
 #[derive(Debug)]
 pub struct FpduReceiver {
     with_crc: bool,
@@ -176,7 +178,7 @@ pub struct FpduReceiver {
     inner: [u8; INNER_LEN],
     inner_len: usize,
     tail: [u8; 7],
-    sum: u32,
+    check: CrcCheck,
     msn: [u32; 3],
     /// The incomplete Send: its bytes so far, and its opcode.
     partial: Option<(u32, RdmapOpcode)>,
@@ -201,7 +203,7 @@ impl FpduReceiver {
             inner: [0; INNER_LEN],
             inner_len: 0,
             tail: [0; 7],
-            sum: 0,
+            check: CrcCheck::Done,
             msn: [1; 3],
             partial: None,
             complete: 0,
@@ -338,23 +340,12 @@ impl FpduReceiver {
                 *offset = offset.wrapping_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
             }
         }
-        if self.with_crc {
-            self.sum = crc(self.sum, bytes);
-        }
+        self.check.add(bytes);
     }
 
     fn ulpdu_len(&self) -> usize {
         // rfc: 5041-3-e, 5041-3-h, 5044-4.3-j, 5044-4.3-k
         usize::from(u16::from_be_bytes([self.head[0], self.head[1]]))
-    }
-
-    /// Returns the length of the length field and the header, as far as it is known.
-    fn head_len(&self) -> usize {
-        match self.have {
-            0 | 1 => 2,
-            2 => 2 + self.ulpdu_len().min(1),
-            _ => 2 + header_len(self.head[2]).min(self.ulpdu_len()),
-        }
     }
 
     /// Consumes the header, and finds the destination of its payload. Returns the next step if it
@@ -365,8 +356,17 @@ impl FpduReceiver {
         placement: &mut impl Placement,
     ) -> Option<FpduProgress> {
         // rfc: 5044-5.1-e, 5044-5.2-a, 5044-6-b, 5044-6-c, 5044-6-d, 5044-A.4-a
-        while self.have < self.head_len() {
-            let needed = self.head_len();
+        if self.have == 0 && self.with_crc {
+            self.check = CrcCheck::begin(rest);
+        }
+        loop {
+            let needed = match self.have {
+                0 => head_len(rest),
+                have => head_len(&self.head[..have]),
+            };
+            if self.have >= needed {
+                break;
+            }
             let n = take(rest, &mut self.head[self.have..needed]);
             if n == 0 {
                 return Some(FpduProgress::NeedInput);
@@ -375,14 +375,16 @@ impl FpduReceiver {
         }
         self.last_ulpdu = self.ulpdu_len();
         let left = self.last_ulpdu + 2 - self.have;
-        let body = match self.target(left, placement) {
+        let target = match self.check {
+            CrcCheck::Failed => Err(TerminateCode::MPA_CRC.into()),
+            _ => self.target(left, placement),
+        };
+        let body = match target {
             Ok(body) => body,
             Err(NoTarget::Broken(code)) => Body::Discard(code),
             Err(NoTarget::Later) => return Some(FpduProgress::Stalled),
         };
-        if self.with_crc {
-            self.sum = crc(0, &self.head[..self.have]);
-        }
+        self.check.add(&self.head[..self.have]);
         self.inner_len = 0;
         self.state = State::Payload { body, left };
         self.have = 0;
@@ -522,9 +524,7 @@ impl FpduReceiver {
     fn take_payload(&mut self, rest: &mut &[u8], body: Body, left: usize) -> bool {
         let n = left.min(rest.len());
         let (bytes, after) = rest.split_at(n);
-        if self.with_crc {
-            self.sum = crc(self.sum, bytes);
-        }
+        self.check.add(bytes);
         if let Body::Inner = body {
             self.inner[self.inner_len..self.inner_len + n].copy_from_slice(bytes);
             self.inner_len += n;
@@ -558,7 +558,7 @@ impl FpduReceiver {
         // rfc: 5044-4.4-l, 5044-4.4-m, 5044-6-a, 5044-7.1.1-j, 5044-7.1.1-l, 5044-8-a, 5044-8-g
         // rfc: 5044-8-h
         let (pad, sum) = self.tail[..self.have].split_at(self.have - 4);
-        let good = !self.with_crc || crc(self.sum, pad).to_le_bytes() == sum;
+        let good = self.check.is_right(pad, sum);
         self.have = 0;
         self.state = State::Ended;
         if !good {
@@ -680,6 +680,16 @@ impl FpduReceiver {
             invalidate,
         }))
     }
+}
+
+/// Returns the length of the length field and the header of an FPDU, as far as its first bytes tell
+/// it.
+fn head_len(bytes: &[u8]) -> usize {
+    let Some(length) = bytes.first_chunk() else {
+        return 2;
+    };
+    let header = bytes.get(2).map_or(1, |control| header_len(*control));
+    2 + header.min(u16::from_be_bytes(*length).into())
 }
 
 /// Returns the code for tagged memory that a segment of the peer may not be placed in.

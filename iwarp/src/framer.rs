@@ -9,8 +9,9 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use crate::crc::crc;
 use crate::segment::{Address, Header, RdmapOpcode, ReadRequestHeader, TAGGED_LEN, UNTAGGED_LEN};
-use crate::{Terminate, crc, padding};
+use crate::{Terminate, padding};
 
 /// The distance between the starts of two markers, in bytes (RFC 5044, section 4.3).
 const MARKER_DISTANCE: u64 = 512;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod crc;
 mod fpdu_receiver;
 mod framer;
 mod mpa;
@@ -21,12 +22,6 @@ pub use segment::{RdmapOpcode, ReadRequestHeader};
 pub use stag::{StagAccess, StagError, StagRegion, StagTable};
 pub use stream::IwarpStream;
 pub use terminate::{Terminate, TerminateCode};
-
-/// Extends a CRC32c by `bytes`.
-fn crc(sum: u32, bytes: &[u8]) -> u32 {
-    // rfc: 5041-3-g, 5044-4.4-a, 5044-4.4-j
-    crc32c::crc32c_append(sum, bytes)
-}
 
 /// Returns the number of padding bytes after a ULPDU of `len` bytes, which align the CRC to 4
 /// bytes.
