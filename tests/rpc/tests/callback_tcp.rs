@@ -257,8 +257,10 @@ fn deadlines_hold_while_a_client_floods_its_server() {
         });
         let result = tokio::time::timeout(Duration::from_secs(10), server.mirror.result());
         let error = result.await.unwrap().unwrap_err();
-        let text = "not done within 50ms: no reply";
-        assert_error(&error, text, Execution::Unknown);
+        // On a busy machine the call may not have been sent whole, beside the flood.
+        let text = error.to_string();
+        assert!(text.contains(": not done within 50ms: "), "{text}");
+        assert_eq!(error.execution(), Execution::Unknown);
         client.shutdown(std::net::Shutdown::Both).unwrap();
         flood.join().unwrap();
     });

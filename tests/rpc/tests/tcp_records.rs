@@ -299,8 +299,10 @@ fn deadlines_hold_while_a_server_floods_its_client() {
         let error = kv.fail(&9).timeout(Duration::from_millis(50));
         let error = tokio::time::timeout(Duration::from_secs(10), error);
         let error = error.await.unwrap().unwrap_err();
-        let text = "not done within 50ms: no reply";
-        assert_error(&error, text, Execution::Unknown);
+        // On a busy machine the call may not have been sent, beside the flood.
+        let text = error.to_string();
+        assert!(text.contains(": not done within 50ms: "), "{text}");
+        assert_ne!(error.execution(), Execution::Executed);
         kv.transport().shutdown();
         flood.join().unwrap();
     });
