@@ -340,6 +340,62 @@ fn programs() {
     );
 }
 
+/// A procedure is called by its number: another number is another procedure to a peer in the old
+/// form.
+#[test]
+fn procedures_with_another_number() {
+    let version =
+        |procedures: &str| format!("program P {{ version V {{ {procedures} }} = 1; }} = 2;");
+    let site = "program `P`, version `V`: procedure";
+    for (old, new, expected) in [
+        (
+            "void A(void) = 1; int B(int) = 2;",
+            "void A(void) = 1; int B(int) = 4;",
+            vec![format!("B {site} `B`: the number is 4, it was 2")],
+        ),
+        // One is inserted before the last.
+        (
+            "void A(void) = 1; void B(void) = 2;",
+            "void A(void) = 1; void C(void) = 2; void B(void) = 3;",
+            vec![
+                format!("B {site} `B`: the number is 3, it was 2"),
+                format!("E {site} `C`: it was added"),
+            ],
+        ),
+        (
+            "void A(void) = 1; void B(void) = 2;",
+            "void B(void) = 1; void A(void) = 2;",
+            vec![
+                format!("B {site} `A`: the number is 2, it was 1"),
+                format!("B {site} `B`: the number is 1, it was 2"),
+            ],
+        ),
+        // Its results changed, too.
+        (
+            "int A(void) = 1;",
+            "hyper A(void) = 3;",
+            vec![
+                format!("B {site} `A`: the number is 3, it was 1"),
+                format!("B {site} `A`, results: the type is `hyper`, it was `int`"),
+            ],
+        ),
+        (
+            "void A(void) = 1; void B(void) = 2;",
+            "void B(void) = 1;",
+            vec![
+                format!("B {site} `A`: it was removed"),
+                format!("B {site} `B`: the number is 1, it was 2"),
+            ],
+        ),
+    ] {
+        assert_eq!(
+            changes(&version(old), &version(new)),
+            expected,
+            "{old} {new}"
+        );
+    }
+}
+
 /// Deep and wide schemas are compared quickly and without recursion.
 #[test]
 fn long_chains_are_compared() {

@@ -374,32 +374,29 @@ impl<'s> Comparison<'s> {
         }
     }
 
+    /// Compares procedures by name, or by number if neither name is in the other version.
     fn procedures(&mut self, subject: &str, old: &'s Version, new: &'s Version) {
         let of = |name: &str, old: Option<Span>, new: Option<Span>| Site {
             subject: format!("{subject}: procedure `{name}`"),
             old,
             new,
         };
-        let by_number = |version: &'s Version| -> HashMap<u32, &'s Procedure> {
-            let all = version.procedures.iter();
-            all.map(|procedure| (procedure.number, procedure)).collect()
-        };
-        let (old_ones, new_ones) = (by_number(old), by_number(new));
-        for before in &old.procedures {
-            let after = new_ones.get(&before.number).copied();
+        let (before, after) = (Procedures::of(old), Procedures::of(new));
+        for procedure in &old.procedures {
+            let now = after.partner(procedure, &before);
             let site = of(
-                &before.name,
-                Some(before.span),
-                after.map(|after| after.span),
+                &procedure.name,
+                Some(procedure.span),
+                now.map(|now| now.span),
             );
-            match after {
-                Some(after) => self.procedure(&site, before, after),
+            match now {
+                Some(now) => self.procedure(&site, procedure, now),
                 None => self.report(Class::Breaking, &site, "it was removed"),
             }
         }
-        let is_added = |after: &&Procedure| !old_ones.contains_key(&after.number);
-        for after in new.procedures.iter().filter(is_added) {
-            let site = of(&after.name, None, Some(after.span));
+        let is_added = |now: &&Procedure| before.partner(now, &after).is_none();
+        for now in new.procedures.iter().filter(is_added) {
+            let site = of(&now.name, None, Some(now.span));
             self.report(Class::Extending, &site, "it was added");
         }
     }
@@ -408,6 +405,10 @@ impl<'s> Comparison<'s> {
         if old.name != new.name {
             let what = format!("it was renamed to `{}`", new.name);
             self.report(Class::Compatible, site, &what);
+        }
+        if old.number != new.number {
+            let what = format!("the number is {}, it was {}", new.number, old.number);
+            self.report(Class::Breaking, site, &what);
         }
         let of = |what: &str| Site {
             subject: format!("{}, {what}", site.subject),
@@ -489,6 +490,31 @@ impl<'s> Comparison<'s> {
                 self.drain();
             }
         }
+    }
+}
+
+/// The procedures of a version, by name and by number.
+struct Procedures<'s> {
+    by_name: HashMap<&'s str, &'s Procedure>,
+    by_number: HashMap<u32, &'s Procedure>,
+}
+
+impl<'s> Procedures<'s> {
+    fn of(version: &'s Version) -> Self {
+        let all = || version.procedures.iter();
+        Self {
+            by_name: all().map(|each| (each.name.as_str(), each)).collect(),
+            by_number: all().map(|each| (each.number, each)).collect(),
+        }
+    }
+
+    /// Returns the one that is a procedure of `others`, the version that has it.
+    fn partner(&self, of: &Procedure, others: &Self) -> Option<&'s Procedure> {
+        let renamed = || {
+            let found = self.by_number.get(&of.number)?;
+            (!others.by_name.contains_key(found.name.as_str())).then_some(found)
+        };
+        self.by_name.get(of.name.as_str()).or_else(renamed).copied()
     }
 }
 
