@@ -17,8 +17,11 @@ pub fn draft(text: &str) -> String {
 
 /// Returns a configuration with all lints enabled, and an overlay if the text has its carrier.
 pub fn config(name: &str, text: &str) -> Config {
-    let mut module = Module::new("a").strip("fz_").text(name, text);
+    let mut module = Module::new("a").text(name, text);
     module = module.scoped_enums(text.contains("scoped"));
+    if text.contains("fz_") {
+        module = module.strip("fz_");
+    }
     if text.contains("struct carrier") {
         module = module.overlay(Overlay {
             name: "Content".into(),

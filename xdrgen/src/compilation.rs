@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ast::{Scope, Specification};
 use crate::check::{self, Entry, ModuleInput, OverlayInput};
-use crate::config::{Config, DocumentSource, Module, Setting};
+use crate::config::{Config, DocumentSource, Module, Overlay, OverlayRanges, Setting};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::{self, Erratum};
 use crate::error::Error;
@@ -524,7 +524,16 @@ fn check_input(
         shapes: module.shapes,
         owned_feature: feature(config.owned_feature.as_ref()),
         serde_feature: feature(config.serde_feature.as_ref()),
-        strip: check_strip(module, &mut fault),
+        strip: module
+            .strip
+            .iter()
+            .map(|prefix| prefix.text.clone())
+            .collect(),
+        strip_spans: module
+            .strip
+            .iter()
+            .map(|prefix| prefix.range.as_ref().and_then(span))
+            .collect(),
         prelude: config.prelude.clone(),
         specifications: Vec::new(),
         overlays: overlays(module, span),
@@ -597,37 +606,52 @@ fn check_uses(
     uses
 }
 
-/// Returns the prefixes to strip.
-fn check_strip(
-    module: &Module,
-    fault: &mut impl FnMut(Option<&Range<usize>>, String),
-) -> Vec<String> {
-    for Setting { text, range } in &module.strip {
-        if !names::begins_name(text) {
-            fault(
-                range.as_ref(),
-                format!("`strip`: no name begins with `{text}`"),
-            );
-        }
-    }
-    let prefixes = module.strip.iter();
-    prefixes.map(|prefix| prefix.text.clone()).collect()
-}
-
 fn overlays(module: &Module, span: FindSpan<'_>) -> Vec<OverlayInput> {
     let overlays = module.overlays.iter().enumerate();
     overlays
-        .map(|(at, overlay)| OverlayInput {
-            span: module.overlay_ranges.get(at).and_then(span),
-            name: overlay.name.clone(),
-            carrier: overlay.carrier.clone(),
-            code: overlay.code.clone(),
-            data: overlay.data.clone(),
-            empty_is_default: overlay.empty_is_default,
-            cases: overlay.cases.clone(),
-            strip: overlay.strip.clone(),
-        })
+        .map(|(at, overlay)| overlay_input(overlay, module.overlay_ranges.get(at), span))
         .collect()
+}
+
+fn overlay_input(
+    overlay: &Overlay,
+    ranges: Option<&OverlayRanges>,
+    span: FindSpan<'_>,
+) -> OverlayInput {
+    let entry = |key, text: &str, range: Option<&Range<usize>>| Entry {
+        key,
+        text: text.to_owned(),
+        span: range.and_then(span),
+    };
+    let strip = overlay.strip.iter().enumerate().map(|(at, prefix)| {
+        let range = ranges.and_then(|ranges| ranges.strip.get(at));
+        entry("strip", prefix, range)
+    });
+    let cases = overlay
+        .cases
+        .iter()
+        .enumerate()
+        .map(|(at, (code, content))| {
+            let range = ranges.and_then(|ranges| ranges.cases.get(at));
+            let code = entry("cases", code, range.map(|(code, _)| code));
+            (
+                code,
+                entry("cases", content, range.map(|(_, content)| content)),
+            )
+        });
+    OverlayInput {
+        name: entry("name", &overlay.name, ranges.map(|ranges| &ranges.name)),
+        carrier: entry(
+            "struct",
+            &overlay.carrier,
+            ranges.map(|ranges| &ranges.carrier),
+        ),
+        code: entry("code", &overlay.code, ranges.map(|ranges| &ranges.code)),
+        data: entry("data", &overlay.data, ranges.map(|ranges| &ranges.data)),
+        empty_is_default: overlay.empty_is_default,
+        cases: cases.collect(),
+        strip: strip.collect(),
+    }
 }
 
 fn entry(key: &'static str, setting: &Setting, span: FindSpan<'_>) -> Entry {

@@ -113,9 +113,9 @@ impl Config {
     /// be `i32`, `u32`, `i64`, `u64` or `bool`.
     ///
     /// The type implements `xdr::Wire`, `xdr::Encode` and `xdr::Decode<'a>` for any `'a`, and
-    /// `Clone`, `Debug` and `PartialEq`, and takes at least four bytes of XDR. The compiler does
-    /// not know its encoding: types that contain it implement neither `Copy` nor `Eq`, and `xdrgen
-    /// decode` does not show it.
+    /// `Clone`, `Debug` and `PartialEq`, and takes at least four bytes of XDR. Its path has no
+    /// lifetime but `'static`. The compiler does not know its encoding: types that contain it
+    /// implement neither `Copy` nor `Eq`, and `xdrgen decode` does not show it.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module};
@@ -206,8 +206,11 @@ impl Config {
     }
 }
 
-/// Returns the canonical path of a file. If there is no such file, canonicalizes its folder.
-pub(crate) fn canonical(path: &Path) -> PathBuf {
+/// Returns the canonical path of a file, in which [`Config::edited`] compares paths. If there is no
+/// such file, canonicalizes its folder.
+#[doc(hidden)]
+#[must_use]
+pub fn canonical(path: &Path) -> PathBuf {
     let whole = path.canonicalize().ok();
     let by_folder = || {
         let folder = path.parent()?.canonicalize().ok()?;
@@ -227,8 +230,8 @@ pub struct Module {
     pub(crate) overlays: Vec<Overlay>,
     /// The range of the module's path in the manifest.
     pub(crate) path_range: Option<Range<usize>>,
-    /// The range of each overlay's name in the manifest; empty without a manifest.
-    pub(crate) overlay_ranges: Vec<Range<usize>>,
+    /// The ranges of each overlay in the manifest; empty without a manifest.
+    pub(crate) overlay_ranges: Vec<OverlayRanges>,
     pub(crate) ddp: Vec<Setting>,
     pub(crate) item_results: Vec<Setting>,
     pub(crate) open: Vec<Setting>,
@@ -246,6 +249,17 @@ pub struct Module {
 pub(crate) struct Setting {
     pub(crate) text: String,
     pub(crate) range: Option<Range<usize>>,
+}
+
+/// The ranges of an overlay's texts in the manifest, in the order of [`Overlay`].
+#[derive(Clone, Debug)]
+pub(crate) struct OverlayRanges {
+    pub(crate) name: Range<usize>,
+    pub(crate) carrier: Range<usize>,
+    pub(crate) code: Range<usize>,
+    pub(crate) data: Range<usize>,
+    pub(crate) strip: Vec<Range<usize>>,
+    pub(crate) cases: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl Setting {
@@ -344,7 +358,8 @@ impl Module {
         self
     }
 
-    /// Adds a prefix to strip from Rust names. The first prefix that matches is stripped.
+    /// Adds a prefix to strip from Rust names. The first prefix that matches is stripped. A prefix
+    /// with which no name of a type, constant, field or member begins is an error.
     #[must_use]
     pub fn strip(mut self, prefix: impl Into<String>) -> Self {
         self.strip.push(Setting::new(prefix));

@@ -24,6 +24,7 @@ use toml::Spanned;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::source::{SourceMap, Span, TextId, TextKind};
+use crate::toml_error;
 
 /// One correction to one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,13 +83,7 @@ pub fn read(
                 .collect()
         }
         Err(error) => {
-            let message = error.message().to_owned();
-            diagnostics.report(match error.span() {
-                Some(range) => {
-                    Diagnostic::new(Code::Configuration, Span::new(text, range), message)
-                }
-                None => Diagnostic::without_span(Code::Configuration, format!("{name}: {message}")),
-            });
+            diagnostics.report(toml_error::diagnostic(sources, text, &error));
             Vec::new()
         }
     }

@@ -84,13 +84,17 @@ mod prelude;
 mod render;
 pub mod report;
 pub mod source;
+mod spelling;
 mod supply;
+mod toml_error;
 pub mod value;
 pub mod wireshark;
 
 use std::path::PathBuf;
 
 pub use compilation::{Compilation, is_module_name, useless_errata};
+#[doc(hidden)]
+pub use config::canonical;
 pub use config::{Config, Module, Overlay};
 pub use diagnostic::{Code, Diagnostic, Level, Levels};
 pub use error::Error;

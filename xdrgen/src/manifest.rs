@@ -7,18 +7,20 @@
 //! are byte offsets in the manifest's text: `compilation` reads the manifest again and maps them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{Config, DocumentSource, Module, Overlay, Setting};
+use crate::config::{Config, DocumentSource, Module, Overlay, OverlayRanges, Setting};
 use crate::diagnostic::{Code, Diagnostic, Level};
 use crate::error::Error;
 use crate::ir::{Shapes, Stubs};
 use crate::prelude::Prelude;
 use crate::source::{SourceMap, Span, TextKind};
+use crate::toml_error;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,14 +105,14 @@ enum StubName {
 #[serde(deny_unknown_fields)]
 struct OverlayTable {
     name: Spanned<String>,
-    r#struct: String,
-    code: String,
-    data: String,
+    r#struct: Spanned<String>,
+    code: Spanned<String>,
+    data: Spanned<String>,
     #[serde(default)]
     empty_is_default: bool,
     #[serde(default)]
-    strip: Vec<String>,
-    cases: Vec<(String, String)>,
+    strip: Vec<Spanned<String>>,
+    cases: Vec<(Spanned<String>, Spanned<String>)>,
 }
 
 impl Config {
@@ -136,12 +138,12 @@ impl Config {
 fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<Diagnostic>> {
     let document = sources.add_document(name, text);
     let whole = sources.add_document_text(document, TextKind::Other);
-    let at = |range: Option<std::ops::Range<usize>>| Span::new(whole, range.unwrap_or(0..0));
-    let fault = |span, message: &str| Box::new(Diagnostic::new(Code::Configuration, span, message));
+    let at = |range: Option<Range<usize>>| Span::new(whole, range.unwrap_or(0..0));
+    let fault = |span, message: &str| Diagnostic::new(Code::Configuration, span, message);
     // The text and not the document is parsed: its lines end in one byte, so that offsets from
     // `toml` are offsets of the text.
     let manifest: Manifest = toml::from_str(sources.text(whole).content())
-        .map_err(|error| fault(at(error.span()), error.message()))?;
+        .map_err(|error| toml_error::diagnostic(sources, whole, &error))?;
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let beside = |file: &String| folder.join(file);
     let mut config = Config::empty();
@@ -156,10 +158,13 @@ fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<D
     lints.sort_by_key(|(lint, _)| lint.span().start);
     for (lint, level) in lints {
         let Setting { text: name, range } = setting(lint);
-        let wrong = |message: String| fault(at(range.clone()), &message);
-        let code = Code::from_str(&name).map_err(|error| wrong(error.to_string()))?;
+        let place = at(range);
+        let code = Code::from_str(&name).map_err(|error| {
+            let names = Code::ALL.iter().map(|code| code.name());
+            toml_error::suggest(fault(place, &error.to_string()), Some(place), &name, names)
+        })?;
         let set = config.levels.set(code, Level::from(level));
-        set.map_err(|error| wrong(error.to_string()))?;
+        set.map_err(|error| fault(place, &error.to_string()))?;
     }
     config.modules = manifest
         .module
@@ -173,11 +178,7 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
     let range = table.path.span();
     let mut module = Module::new(table.path.into_inner());
     module.path_range = Some(range);
-    module.overlay_ranges = table
-        .overlay
-        .iter()
-        .map(|overlay| overlay.name.span())
-        .collect();
+    module.overlay_ranges = table.overlay.iter().map(overlay_ranges).collect();
     module.documents = table
         .documents
         .iter()
@@ -226,26 +227,46 @@ fn pairs(table: BTreeMap<Spanned<String>, Spanned<String>>) -> Vec<(Setting, Set
         .collect()
 }
 
-/// Returns a setting with the range of its text, without the quotes around it.
 fn setting(text: Spanned<String>) -> Setting {
-    let (range, text) = (text.span(), text.into_inner());
-    let quotes = range.len().saturating_sub(text.len()) / 2;
-    let range = range.start + quotes..range.end - quotes;
     Setting {
-        text,
-        range: Some(range),
+        range: Some(range(&text)),
+        text: text.into_inner(),
     }
 }
 
+/// Returns the range of a text, without the quotes around it.
+fn range(text: &Spanned<String>) -> Range<usize> {
+    let whole = text.span();
+    let quotes = whole.len().saturating_sub(text.get_ref().len()) / 2;
+    whole.start + quotes..whole.end - quotes
+}
+
 fn overlay(table: OverlayTable) -> Overlay {
+    let cases = table.cases.into_iter();
     Overlay {
         name: table.name.into_inner(),
-        carrier: table.r#struct,
-        code: table.code,
-        data: table.data,
+        carrier: table.r#struct.into_inner(),
+        code: table.code.into_inner(),
+        data: table.data.into_inner(),
         empty_is_default: table.empty_is_default,
-        strip: table.strip,
-        cases: table.cases,
+        strip: table.strip.into_iter().map(Spanned::into_inner).collect(),
+        cases: cases
+            .map(|(code, content)| (code.into_inner(), content.into_inner()))
+            .collect(),
+    }
+}
+
+fn overlay_ranges(table: &OverlayTable) -> OverlayRanges {
+    let cases = table.cases.iter();
+    OverlayRanges {
+        name: range(&table.name),
+        carrier: range(&table.r#struct),
+        code: range(&table.code),
+        data: range(&table.data),
+        strip: table.strip.iter().map(range).collect(),
+        cases: cases
+            .map(|(code, content)| (range(code), range(content)))
+            .collect(),
     }
 }
 

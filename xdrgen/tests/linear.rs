@@ -1,6 +1,6 @@
 //! Twice the text takes twice the time of processors and twice the memory, up to 200,000 lines: as
 //! a draft, as markdown, as RFCXML, as plain XDR, as a document without markers, where each
-//! definition has a defect, and where conditions use a long macro.
+//! definition has a defect, where a union has many arms, and where conditions use a long macro.
 //!
 //! One test, since other threads of the process would count.
 #![cfg(target_os = "linux")]
@@ -118,6 +118,24 @@ fn defects(lines: usize) -> String {
     (0..lines / 8).map(one).collect()
 }
 
+/// Unions with an arm for each member of an enum, and with arms that are no member.
+fn union(lines: usize) -> String {
+    let mut text = String::from("enum kind {\n");
+    let count = lines / 3;
+    for number in 0..count {
+        let _ = writeln!(text, "    KIND_{number} = {number},");
+    }
+    text += "    KIND_LAST = -1\n};\nunion all switch (kind which) {\n";
+    for number in 0..count {
+        let _ = writeln!(text, "case KIND_{number}: int arm_{number};");
+    }
+    text += "default: void;\n};\nunion none switch (kind which) {\n";
+    for number in 0..count {
+        let _ = writeln!(text, "case {}: void;", count + number);
+    }
+    text + "};\n"
+}
+
 /// A text, the file that it would be, and whether it has no markers.
 type Form = (&'static str, fn(usize) -> String, &'static str, bool);
 
@@ -197,11 +215,12 @@ fn measure_both(pair: &Pair) -> [Measured; 2] {
 
 #[test]
 fn time_and_memory_are_linear() {
-    let forms: [Form; 7] = [
+    let forms: [Form; 8] = [
         ("draft", draft, "draft-a-00.txt", false),
         ("plain XDR", plain, "a.x", false),
         ("prose", prose, "a.txt", true),
         ("defects", defects, "a.x", false),
+        ("unions", union, "a.x", false),
         ("conditions", conditions, "a.x", false),
         ("markdown", markdown, "draft-a-00.md", false),
         ("RFCXML", rfcxml, "draft-a-00.xml", false),

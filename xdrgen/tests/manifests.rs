@@ -138,13 +138,17 @@ fn settings_that_are_no_names_are_reported_at_their_place() {
         (
             "strip = [\"OP_\", \"op get\"]",
             "4:18",
-            "`strip`: no name begins with `op get`",
+            "`strip`: no type, constant, field or member begins with `op get`",
         ),
-        ("strip = [\"\"]", "4:11", "`strip`: no name begins with ``"),
+        (
+            "strip = [\"\"]",
+            "4:11",
+            "`strip`: no type, constant, field or member begins with ``",
+        ),
         (
             "strip = [\"9\"]",
             "4:11",
-            "`strip`: no name begins with `9`",
+            "`strip`: no type, constant, field or member begins with `9`",
         ),
         (
             "ddp = [\"c. d\"]",
@@ -197,6 +201,36 @@ fn settings_that_are_no_names_are_reported_at_their_place() {
             "2:6",
             "`crate::a b` is not the path of a type",
         ),
+        (
+            "[extern]\nc = 'crate::Self'",
+            "2:6",
+            "`crate::Self` is not the path of a type",
+        ),
+        (
+            "[extern]\nc = 'crate::Fn(u8)'",
+            "2:6",
+            "`crate::Fn(u8)` is not the path of a type",
+        ),
+        (
+            "[extern]\nc = \"crate::C<'a>\"",
+            "2:6",
+            "`crate::C<'a>` has the lifetime `'a`, but its only lifetime can be `'static`",
+        ),
+        (
+            "[extern]\nc = \"::b::C<'_, u8>\"",
+            "2:6",
+            "has the lifetime `'_`",
+        ),
+        (
+            "[extern]\nc = \"crate::C<(u8, crate::D<'b>)>\"",
+            "2:6",
+            "has the lifetime `'b`",
+        ),
+        (
+            "[extern]\nc = 'crate::C<&u8>'",
+            "2:6",
+            "has a reference without a lifetime",
+        ),
     ] {
         rejected_at(&format!("{settings}\n{MODULE}"), place, message);
     }
@@ -219,23 +253,179 @@ fn paths_of_modules_are_names_in_rust() {
     }
 }
 
+/// An overlay of [`XDR`], whose first key is on line 5.
+const OVERLAY: &str = "[[module.overlay]]\nname = \"A\"\nstruct = \"c\"\ncode = \"k\"\ndata = \"d\"\n\
+                       strip = [\"ON\"]\ncases = [[\"ONE\", \"c\"]]\n";
+
 #[test]
 fn names_of_overlays_are_names_in_rust() {
-    let overlay = |name: &str, strip: &str| {
-        format!(
-            "{MODULE}[[module.overlay]]\nname = \"{name}\"\nstruct = \"c\"\ncode = \"k\"\n\
-             data = \"d\"\nstrip = [\"{strip}\"]\ncases = [[\"ONE\", \"c\"]]\n"
-        )
-    };
     for name in [" A", "A ", "A b", "a/**/", "gen", "r#Self"] {
-        rejected_at(
-            &overlay(name, "A"),
-            "5:8",
-            "its name is not a valid Rust type name",
-        );
+        let named = OVERLAY.replace("\"A\"", &format!("\"{name}\""));
+        let what = "its name is not a valid Rust type name";
+        rejected_at(&format!("{MODULE}{named}"), "5:9", what);
     }
-    for strip in ["", "A b", "9"] {
-        rejected_at(&overlay("A", strip), "5:8", "no name begins with");
+}
+
+/// Each defect of an overlay is at its own text.
+#[test]
+fn a_defect_of_an_overlay_is_reported_at_its_place() {
+    for (text, replacement, place, message) in [
+        ("\"c\"\ncode", "\"e\"\ncode", "6:11", "no type is named `e`"),
+        (
+            "\"c\"\ncode",
+            "\"op\"\ncode",
+            "6:11",
+            "`op` is not a struct",
+        ),
+        (
+            "\"c\"\ncode",
+            "\"ONE\"\ncode",
+            "6:11",
+            "`ONE` is not a type",
+        ),
+        ("\"k\"", "\"e\"", "7:9", "`c` has no field `e`"),
+        (
+            "\"k\"",
+            "\"d\"",
+            "7:9",
+            "the field `d` is not an `unsigned int`",
+        ),
+        ("\"d\"", "'e'", "8:9", "`c` has no field `e`"),
+        (
+            "\"d\"",
+            "\"k\"",
+            "8:9",
+            "the field `k` is not an `opaque<>`",
+        ),
+        (
+            "\"ON\"",
+            "\"ON\", \"\"",
+            "9:17",
+            "`strip`: no case begins with ``",
+        ),
+        (
+            "\"ON\"",
+            "\"A b\"",
+            "9:11",
+            "`strip`: no case begins with `A b`",
+        ),
+        (
+            "\"ON\"",
+            "\"9\"",
+            "9:11",
+            "`strip`: no case begins with `9`",
+        ),
+        (
+            "\"ON\"",
+            "\"TW\"",
+            "9:11",
+            "`strip`: no case begins with `TW`",
+        ),
+        (
+            "[\"ONE\", ",
+            "[\"ONE\", \"c\"], [\"TWO\", ",
+            "10:26",
+            "no constant is named `TWO`",
+        ),
+        ("\"c\"]", "\"C\"]", "10:19", "no type is named `C`"),
+        ("\"c\"]", "\"ONE\"]", "10:19", "`ONE` is not a type"),
+        ("[\"ONE\", \"c\"]", "", "5:9", "it has no cases"),
+    ] {
+        assert!(OVERLAY.contains(text), "{text}");
+        let overlay = OVERLAY.replacen(text, replacement, 1);
+        rejected_at(&format!("{MODULE}{overlay}"), place, message);
+    }
+}
+
+/// A prefix that no name of the module has is a mistake, such as one with another case.
+#[test]
+fn a_prefix_without_a_name_is_reported() {
+    let place = |prefix: &str| format!("{MODULE}strip = [\"OP_\", \"{prefix}\"]\n");
+    for prefix in ["op_", "OP_GET_", "cc", "GET", "V", "P", "d_"] {
+        let message = format!("`strip`: no type, constant, field or member begins with `{prefix}`");
+        rejected_at(&place(prefix), "4:18", &message);
+    }
+    let folder = Folder::new().with("a.x", XDR);
+    for prefix in ["o", "op", "c", "k", "d", "ON", "ONE", "OP_GET"] {
+        let folder_manifest = folder.path("xdrgen.toml");
+        std::fs::write(&folder_manifest, place(prefix)).expect("a manifest");
+        let config = Config::from_manifest(&folder_manifest).expect("a manifest");
+        let compilation = config.check();
+        assert_eq!(compilation.diagnostics(), [], "{prefix}");
+    }
+}
+
+/// A name that is nearly that of a key, a value or a lint.
+#[test]
+fn unknown_keys_and_values_suggest_the_nearest() {
+    for (manifest, place, near, fix) in [
+        (format!("{MODULE}strips = []\n"), "4:1", "strip", true),
+        (format!("{MODULE}\"strips\" = []\n"), "4:1", "strip", true),
+        (
+            format!("{MODULE}idempotnet = []\n"),
+            "4:1",
+            "idempotent",
+            true,
+        ),
+        (
+            format!("{MODULE}shapes = \"ownd\"\n"),
+            "4:10",
+            "owned",
+            true,
+        ),
+        (
+            format!("{MODULE}stubs = [\"sever\"]\n"),
+            "4:10",
+            "server",
+            true,
+        ),
+        (format!("preludes = []\n{MODULE}"), "1:1", "prelude", true),
+        (
+            format!("prelude = [\"itf\"]\n{MODULE}"),
+            "1:12",
+            "ietf",
+            true,
+        ),
+        (
+            format!("[lints]\nprose-nam = \"deny\"\n{MODULE}"),
+            "2:1",
+            "prose-name",
+            true,
+        ),
+        (
+            format!("[lints]\nprose-name = \"dent\"\n{MODULE}"),
+            "2:14",
+            "deny",
+            true,
+        ),
+        (
+            format!("{MODULE}{}", OVERLAY.replace("cases", "case")),
+            "10:1",
+            "cases",
+            true,
+        ),
+        (format!("{MODULE}zzzzzz = []\n"), "4:1", "", false),
+    ] {
+        rejected_at(&manifest, place, "");
+        let (report, _) = rejected(&manifest);
+        let help = format!("`{near}` exists");
+        assert_eq!(report.contains("exists"), fix, "{manifest}\n{report}");
+        assert!(!fix || report.contains(&help), "{manifest}\n{report}");
+    }
+}
+
+/// A path may have parameters that are declared everywhere.
+#[test]
+fn rust_types_of_the_configuration_may_have_parameters() {
+    for path in [
+        "crate::C<'static>",
+        "crate::C<&'static str, 3>",
+        "::b::C::<[u8; 4]>",
+    ] {
+        let manifest = format!("[extern]\nc = \"{path}\"\n{MODULE}");
+        let folder = Folder::new().with("a.x", XDR).with("xdrgen.toml", manifest);
+        let config = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
+        config.check().generate().expect(path);
     }
 }
 

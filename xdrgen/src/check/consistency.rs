@@ -4,10 +4,10 @@ mod parts;
 
 use std::collections::{HashMap, HashSet};
 
-use super::spelling::nearest;
 use crate::ast::{Definition, DefinitionKind, Specification};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::source::{SourceMap, TextId};
+use crate::spelling::nearest;
 use parts::{Part, parts};
 
 /// Compares each definition in the copies of a document with the definition of the same name in

@@ -3,12 +3,12 @@
 //! manifest. An entry must name a type of its own module. A function that returns `None` has
 //! reported the entry.
 
-use crate::check::spelling::nearest;
 use crate::check::symbols::SymbolKind;
 use crate::check::{Context, Entry};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{Content, Schema, Type, TypeDefKind, TypeId, Union};
 use crate::source::Span;
+use crate::spelling::nearest;
 
 /// A field of a struct, or an arm of a union.
 pub(crate) struct Part {

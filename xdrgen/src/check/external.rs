@@ -5,6 +5,8 @@
 //! the IR must check `external` before the fields: `sizes` assumes `Layout::external`, `emit` emits
 //! an alias, and `value` reports `ExternalType`.
 
+use proc_macro2::{TokenStream, TokenTree};
+
 use crate::ast::{Declaration, Declarator, Definition, DefinitionKind, Ident, StructBody};
 use crate::ast::{TypeKind, TypeSpecifier};
 use crate::check::entries::{invalid, unknown};
@@ -60,10 +62,13 @@ fn set(
     path: &Entry,
 ) -> Option<()> {
     let (text, rust) = (name.text.as_str(), path.text.as_str());
-    let rooted = rust.starts_with("crate::") || rust.starts_with("::");
-    let is_path = rooted && syn::parse_str::<syn::Path>(rust).is_ok();
+    let is_path = is_path_of_type(rust);
     if !is_path && primitive(rust).is_none() {
         let what = format!("`{rust}` is not the path of a type that begins with `crate` or `::`");
+        return invalid(context, path, &what);
+    }
+    if let Some(part) = rust.parse().ok().and_then(undeclared) {
+        let what = format!("`{rust}` has {part}, but its only lifetime can be `'static`");
         return invalid(context, path, &what);
     }
     let is_named = |at: &usize| schema.types[*at].name == text;
@@ -90,4 +95,46 @@ fn set(
         return invalid(context, name, &what);
     }
     Some(())
+}
+
+/// Returns true for a path from the root of a crate, as far as the syntax shows it.
+fn is_path_of_type(rust: &str) -> bool {
+    let is_rooted = rust.starts_with("crate::") || rust.starts_with("::");
+    let Ok(path) = syn::parse_str::<syn::Path>(rust) else {
+        return false;
+    };
+    let first = usize::from(path.leading_colon.is_none());
+    let is_named = |segment: &syn::PathSegment| {
+        let is_keyword = ["crate", "self", "super", "Self"]
+            .iter()
+            .any(|word| segment.ident == word);
+        !is_keyword && !matches!(segment.arguments, syn::PathArguments::Parenthesized(_))
+    };
+    is_rooted && path.segments.iter().skip(first).all(is_named)
+}
+
+/// Returns the first lifetime that an alias without parameters cannot have, or the first reference
+/// without a lifetime.
+fn undeclared(path: TokenStream) -> Option<String> {
+    let mut tokens = path.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let found = match token {
+            TokenTree::Group(group) => undeclared(group.stream()),
+            TokenTree::Punct(sign) if sign.as_char() == '\'' => {
+                let name = tokens.next().map(|name| name.to_string());
+                let name = name.filter(|name| name != "static");
+                name.map(|name| format!("the lifetime `'{name}`"))
+            }
+            TokenTree::Punct(sign) if sign.as_char() == '&' => {
+                let next = tokens.peek().map(ToString::to_string);
+                let is_plain = next.is_none_or(|next| !next.starts_with('\''));
+                is_plain.then(|| "a reference without a lifetime".to_owned())
+            }
+            _ => None,
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
 }

@@ -27,7 +27,7 @@ pub(crate) mod prose;
 mod rename;
 mod reply_items;
 mod sizes;
-pub(crate) mod spelling;
+mod strip;
 mod stubs;
 mod symbols;
 mod unions;
@@ -56,6 +56,8 @@ pub(crate) struct ModuleInput {
     pub(crate) serde_feature: Option<String>,
     /// The prefixes to strip from Rust names.
     pub(crate) strip: Vec<String>,
+    /// The span of each of these prefixes in the manifest.
+    pub(crate) strip_spans: Vec<Option<Span>>,
     /// The preludes.
     pub(crate) prelude: Vec<Prelude>,
     /// The definitions of each document.
@@ -105,22 +107,20 @@ impl ModuleInput {
 /// An overlay as configured.
 #[derive(Debug)]
 pub(crate) struct OverlayInput {
-    /// The span of the overlay in the manifest.
-    pub(crate) span: Option<Span>,
     /// The enum's name in Rust.
-    pub(crate) name: String,
+    pub(crate) name: Entry,
     /// The struct that contains both fields.
-    pub(crate) carrier: String,
+    pub(crate) carrier: Entry,
     /// The code field.
-    pub(crate) code: String,
+    pub(crate) code: Entry,
     /// The opaque field.
-    pub(crate) data: String,
+    pub(crate) data: Entry,
     /// Whether zero bytes stand for the default value.
     pub(crate) empty_is_default: bool,
     /// The name of each code's constant and its content's type.
-    pub(crate) cases: Vec<(String, String)>,
+    pub(crate) cases: Vec<(Entry, Entry)>,
     /// The prefixes to strip from variant names.
-    pub(crate) strip: Vec<String>,
+    pub(crate) strip: Vec<Entry>,
 }
 
 /// The state that all checks share.
@@ -163,6 +163,7 @@ pub(crate) fn analyze(
         overlays::lower(&mut context, &mut schema);
         items::lower_results(&mut context, &mut schema);
         rename::others(&mut context, &mut schema);
+        strip::check(&mut context, &schema);
         // With the names of fields in Rust.
         stubs::lower(&mut context, &mut schema);
         visitors::mark(&mut schema);

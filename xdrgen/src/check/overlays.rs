@@ -6,7 +6,7 @@
 //! enum.
 
 use crate::check::symbols::SymbolKind;
-use crate::check::{Context, OverlayInput};
+use crate::check::{Context, Entry, OverlayInput};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{Field, OverlayCase, OverlayDef, Primitive, Schema, Type, TypeDefKind, TypeId};
 use crate::names;
@@ -30,71 +30,28 @@ fn overlay(
 ) -> Option<OverlayDef> {
     let carrier = ty(context, module, input, &input.carrier)?;
     let TypeDefKind::Struct(fields) = &schema.ty(carrier).kind else {
-        return invalid(
-            context,
-            input,
-            format!("`{}` is not a struct", input.carrier),
-        );
+        let what = format!("`{}` is not a struct", input.carrier.text);
+        return invalid(context, input, &input.carrier, &what);
     };
-    let Some(rust) = names::identifier(&input.name) else {
-        let what = "its name is not a valid Rust type name".to_owned();
-        return invalid(context, input, what);
+    let Some(rust) = names::identifier(&input.name.text) else {
+        let what = "its name is not a valid Rust type name";
+        return invalid(context, input, &input.name, what);
     };
-    if let Some(prefix) = input
-        .strip
-        .iter()
-        .find(|prefix| !names::begins_name(prefix))
-    {
-        let what = format!("`strip`: no name begins with `{prefix}`");
-        return invalid(context, input, what);
-    }
     if input.cases.is_empty() {
-        return invalid(context, input, "it has no cases".to_owned());
+        return invalid(context, input, &input.name, "it has no cases");
     }
+    check_strip(context, input);
     let (code, data) = (
         field(context, input, fields, &input.code),
         field(context, input, fields, &input.data),
     );
     let (code, data) = (code?, data?);
-    if !matches!(
-        schema.resolve(&fields[code].ty),
-        Type::Primitive(Primitive::U32)
-    ) {
-        return invalid(
-            context,
-            input,
-            format!("the field `{}` is not an `unsigned int`", input.code),
-        );
-    }
-    if fields[data].ty.item_max().is_some() {
-        let what = format!("the field `{}` is an item, by `ddp`", input.data);
-        return invalid(context, input, what);
-    }
-    if !matches!(schema.resolve(&fields[data].ty), Type::Opaque(_)) {
-        return invalid(
-            context,
-            input,
-            format!("the field `{}` is not an `opaque<>`", input.data),
-        );
-    }
-    let constants: Vec<&str> = input
-        .cases
-        .iter()
-        .map(|(constant, _)| constant.as_str())
-        .collect();
-    let mut prefixes = vec![names::common_prefix(&constants).to_owned()];
-    prefixes.retain(|prefix| !prefix.is_empty());
-    prefixes.splice(0..0, input.strip.iter().cloned());
-    let mut cases: Vec<OverlayCase> = Vec::new();
-    for (constant, content) in &input.cases {
-        let case = case(context, module, input, constant, content, &prefixes);
-        if let Some(case) = case.filter(|case| !collides(context, module, &cases, case)) {
-            cases.push(case);
-        }
-    }
+    check_code(context, schema, input, &fields[code])?;
+    check_data(context, schema, input, &fields[data])?;
+    let cases = cases(context, module, input);
     Some(OverlayDef {
         rust,
-        span: input.span,
+        span: input.name.span,
         carrier,
         code,
         data,
@@ -103,10 +60,72 @@ fn overlay(
     })
 }
 
-fn invalid<T>(context: &mut Context<'_, '_>, input: &OverlayInput, what: String) -> Option<T> {
-    let message = format!("the overlay `{}`: {what}", input.name);
+/// Reports the prefixes with which the name of no case begins.
+fn check_strip(context: &mut Context<'_, '_>, input: &OverlayInput) {
+    let begins = |prefix: &str| {
+        let mut cases = input.cases.iter();
+        names::begins_name(prefix) && cases.any(|(case, _)| case.text.starts_with(prefix))
+    };
+    for prefix in input.strip.iter().filter(|prefix| !begins(&prefix.text)) {
+        let what = format!("`strip`: no case begins with `{}`", prefix.text);
+        invalid::<()>(context, input, prefix, &what);
+    }
+}
+
+fn check_code(
+    context: &mut Context<'_, '_>,
+    schema: &Schema,
+    input: &OverlayInput,
+    code: &Field,
+) -> Option<()> {
+    if let Type::Primitive(Primitive::U32) = schema.resolve(&code.ty) {
+        return Some(());
+    }
+    let what = format!("the field `{}` is not an `unsigned int`", code.name);
+    invalid(context, input, &input.code, &what)
+}
+
+fn check_data(
+    context: &mut Context<'_, '_>,
+    schema: &Schema,
+    input: &OverlayInput,
+    data: &Field,
+) -> Option<()> {
+    let what = match schema.resolve(&data.ty) {
+        _ if data.ty.item_max().is_some() => "an item, by `ddp`",
+        Type::Opaque(_) => return Some(()),
+        _ => "not an `opaque<>`",
+    };
+    let what = format!("the field `{}` is {what}", data.name);
+    invalid(context, input, &input.data, &what)
+}
+
+fn cases(context: &mut Context<'_, '_>, module: usize, input: &OverlayInput) -> Vec<OverlayCase> {
+    let constants = input.cases.iter().map(|(case, _)| case.text.as_str());
+    let shared = names::common_prefix(&constants.collect::<Vec<_>>()).to_owned();
+    let strip = input.strip.iter().map(|prefix| prefix.text.clone());
+    let shared = Some(shared).filter(|prefix| !prefix.is_empty());
+    let prefixes: Vec<String> = strip.chain(shared).collect();
+    let mut cases: Vec<OverlayCase> = Vec::new();
+    for (constant, content) in &input.cases {
+        let case = case(context, module, input, (constant, content), &prefixes);
+        if let Some(case) = case.filter(|case| !collides(context, module, &cases, case)) {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
+/// Reports a text of an overlay.
+fn invalid<T>(
+    context: &mut Context<'_, '_>,
+    input: &OverlayInput,
+    at: &Entry,
+    what: &str,
+) -> Option<T> {
+    let message = format!("the overlay `{}`: {what}", input.name.text);
     let diagnostic = Diagnostic {
-        span: input.span,
+        span: at.span,
         ..Diagnostic::without_span(Code::OverlayInvalid, message)
     };
     context.diagnostics.report(diagnostic);
@@ -117,64 +136,61 @@ fn ty(
     context: &mut Context<'_, '_>,
     module: usize,
     input: &OverlayInput,
-    name: &str,
+    entry: &Entry,
 ) -> Option<TypeId> {
-    match context
-        .symbols
-        .lookup(context.inputs, module, name)
-        .map(|entry| entry.kind)
-    {
-        Some(SymbolKind::Type(id)) => Some(id),
-        Some(_) => invalid(context, input, format!("`{name}` is not a type")),
-        None => invalid(context, input, format!("no type is named `{name}`")),
-    }
+    let name = &entry.text;
+    let symbol = context.symbols.lookup(context.inputs, module, name);
+    let what = match symbol.map(|symbol| symbol.kind) {
+        Some(SymbolKind::Type(id)) => return Some(id),
+        Some(_) => format!("`{name}` is not a type"),
+        None => format!("no type is named `{name}`"),
+    };
+    invalid(context, input, entry, &what)
 }
 
 fn field(
     context: &mut Context<'_, '_>,
     input: &OverlayInput,
     fields: &[Field],
-    name: &str,
+    entry: &Entry,
 ) -> Option<usize> {
-    match fields.iter().position(|field| field.name == name) {
-        Some(at) => Some(at),
-        None => invalid(
-            context,
-            input,
-            format!("`{}` has no field `{name}`", input.carrier),
-        ),
+    let found = fields.iter().position(|field| field.name == entry.text);
+    if found.is_some() {
+        return found;
     }
+    let what = format!("`{}` has no field `{}`", input.carrier.text, entry.text);
+    invalid(context, input, entry, &what)
 }
 
 fn case(
     context: &mut Context<'_, '_>,
     module: usize,
     input: &OverlayInput,
-    constant: &str,
-    content: &str,
+    (constant, content): (&Entry, &Entry),
     prefixes: &[String],
 ) -> Option<OverlayCase> {
-    let entry = context.symbols.lookup(context.inputs, module, constant);
+    let name = &constant.text;
+    let entry = context.symbols.lookup(context.inputs, module, name);
     let Some(SymbolKind::Value(value)) = entry.map(|entry| entry.kind) else {
-        return invalid(context, input, format!("no constant is named `{constant}`"));
+        let what = format!("no constant is named `{name}`");
+        return invalid(context, input, constant, &what);
     };
     let number = context.symbols.values.get(value)?;
     let Ok(code) = u32::try_from(number) else {
-        return invalid(
-            context,
-            input,
-            format!("the code `{constant}` is {number}, which does not fit in 32 bits"),
-        );
+        let what = format!("the code `{name}` is {number}, which does not fit in 32 bits");
+        return invalid(context, input, constant, &what);
     };
     // A document's own type precedes that of a prelude.
-    let declared = context.symbols.lookup(context.inputs, module, content);
-    let ty = match context.inputs[module].prelude(content) {
+    let declared = context
+        .symbols
+        .lookup(context.inputs, module, &content.text);
+    let ty = match context.inputs[module].prelude(&content.text) {
         Some(primitive) if declared.is_none() => Type::Primitive(primitive),
         _ => Type::Named(ty(context, module, input, content)?),
     };
     Some(OverlayCase {
-        constant: constant.to_owned(),
-        rust: names::type_name(constant, prefixes),
+        constant: name.clone(),
+        rust: names::type_name(name, prefixes),
         code,
         ty,
     })

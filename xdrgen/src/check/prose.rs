@@ -4,11 +4,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use super::spelling::nearest;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::extract::{CodeMark, code_mark, strip_marker};
 use crate::outline::page::header_footer_lines;
 use crate::source::{Document, DocumentId, SourceMap, Span, TextKind};
+use crate::spelling::nearest;
 
 /// Reports each word in the running text of a document that has the same prefix, up to the first
 /// `_`, as one of `names` and is not one of them. The nearest name is the suggested fix. A plural

@@ -13,12 +13,12 @@ use crate::ast::{self, Declarator, DefinitionKind, TypeKind};
 use crate::check::ModuleInput;
 use crate::check::c_types::c_type;
 use crate::check::places::Places;
-use crate::check::spelling::nearest;
 use crate::check::values::{Expression, ValueId, Values};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ir::{Primitive, TypeId};
 use crate::names;
 use crate::source::{SourceMap, Span};
+use crate::spelling::nearest;
 
 /// The kind of item that a name refers to.
 #[derive(Clone, Copy, Debug)]
@@ -183,19 +183,34 @@ impl<'a> SymbolTable<'a> {
         types: bool,
         name: &str,
     ) -> Option<&'a str> {
-        let comparisons = self.comparisons.get();
-        if comparisons >= MAX_COMPARISONS {
+        if self.comparisons.get() >= MAX_COMPARISONS {
             return None;
         }
         let visible = self.visible(inputs, module, types);
-        self.comparisons.set(comparisons + visible.len());
         let preludes = inputs[module]
             .prelude
             .iter()
             .filter(|_| types)
             .flat_map(|prelude| prelude.names())
             .copied();
-        nearest(name, visible.into_iter().chain(preludes))
+        self.nearest_of(name, visible.into_iter().chain(preludes))
+    }
+
+    /// Returns the candidate whose spelling is nearest to a name, unless too many were compared
+    /// before.
+    pub(crate) fn nearest_of<'n>(
+        &self,
+        name: &str,
+        candidates: impl Iterator<Item = &'n str>,
+    ) -> Option<&'n str> {
+        let comparisons = &self.comparisons;
+        if comparisons.get() >= MAX_COMPARISONS {
+            return None;
+        }
+        nearest(
+            name,
+            candidates.inspect(|_| comparisons.set(comparisons.get() + 1)),
+        )
     }
 
     /// Returns the names of the types, or values, that are visible in a module.

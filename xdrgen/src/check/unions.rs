@@ -4,7 +4,7 @@
 //! discriminant's type, and a default arm exists only if some value reaches the arm. A union of
 //! `bool` has no default arm.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ast;
 use crate::check::Context;
@@ -12,7 +12,7 @@ use crate::check::lower::{ResolvedName, declaration, resolve_name, value};
 use crate::check::symbols::TypeSyntax;
 use crate::check::values::ValueId;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::ir::{Arm, Content, Discriminant, Primitive, Schema, Type, TypeDefKind, TypeId};
+use crate::ir::{Arm, Content, Discriminant, Member, Primitive, Schema, Type, TypeDefKind, TypeId};
 use crate::names;
 use crate::source::Span;
 
@@ -61,6 +61,10 @@ fn union(
             schema,
             module,
             discriminant,
+            values: members_of(schema, discriminant)
+                .iter()
+                .map(|each| each.value)
+                .collect(),
             seen: HashMap::new(),
         };
         for (arm, content) in body.arms.iter().zip(&contents) {
@@ -130,11 +134,9 @@ fn simplify_default(
             let TypeDefKind::Enum(body) = &schema.ty(id).kind else {
                 return Some(content);
             };
-            let left = body.members.iter().any(|member| {
-                !arms
-                    .iter()
-                    .any(|arm| arm.value == member.value.cast_unsigned())
-            });
+            let values: HashSet<u32> = arms.iter().map(|arm| arm.value).collect();
+            let has_arm = |member: &Member| values.contains(&member.value.cast_unsigned());
+            let left = !body.members.iter().all(has_arm);
             (left || body.open).then_some(content)
         }
         Discriminant::I32 | Discriminant::U32 => Some(content),
@@ -221,6 +223,8 @@ struct Cases<'x, 'a, 'c> {
     schema: &'x Schema,
     module: usize,
     discriminant: Discriminant,
+    /// The values of the discriminant's enum.
+    values: HashSet<i32>,
     seen: HashMap<u32, Span>,
 }
 
@@ -309,11 +313,8 @@ impl Cases<'_, '_, '_> {
             }
             ast::ValueExprKind::Number(_) | ast::ValueExprKind::Sum(..) => None,
         };
-        let found = other.is_none()
-            && body
-                .members
-                .iter()
-                .any(|member| i128::from(member.value) == number);
+        let is_value = |number| self.values.contains(&number);
+        let found = other.is_none() && i32::try_from(number).is_ok_and(is_value);
         if !found {
             let written = self.context.sources.slice(case.span);
             let message = format!(
@@ -324,10 +325,8 @@ impl Cases<'_, '_, '_> {
                 definition.span,
                 format!("`{}` is defined here", definition.name),
             );
-            if let Some(near) = crate::check::spelling::nearest(
-                written,
-                body.members.iter().map(|m| m.name.as_str()),
-            ) {
+            let names = body.members.iter().map(|member| member.name.as_str());
+            if let Some(near) = self.context.symbols.nearest_of(written, names) {
                 diagnostic = diagnostic.fix(case.span, near, format!("a member `{near}` exists"));
             }
             self.context.diagnostics.report(diagnostic);
@@ -375,6 +374,17 @@ fn list(names: &[&str]) -> String {
     }
 }
 
+/// Returns the members of a discriminant's enum.
+fn members_of(schema: &Schema, discriminant: Discriminant) -> &[Member] {
+    match discriminant {
+        Discriminant::Enum(id) => match &schema.ty(id).kind {
+            TypeDefKind::Enum(body) => &body.members,
+            _ => &[],
+        },
+        _ => &[],
+    }
+}
+
 /// Returns the variants' names: those of the enum's members, `True` and `False`, or the names of
 /// the cases. The configuration may rename cases later.
 fn arm_names(
@@ -388,18 +398,17 @@ fn arm_names(
     let mut prefixes = vec![names::common_prefix(&written).to_owned()];
     prefixes.retain(|prefix| !prefix.is_empty());
     prefixes.extend(context.inputs[module].strip.iter().cloned());
+    let members = discriminant.map_or(&[][..], |discriminant| members_of(schema, discriminant));
+    let members: HashMap<u32, &Member> = members
+        .iter()
+        .map(|member| (member.value.cast_unsigned(), member))
+        .collect();
     let name = |arm: &Arm| match discriminant {
         Some(Discriminant::Bool) => if arm.value == 0 { "False" } else { "True" }.to_owned(),
-        Some(Discriminant::Enum(id)) => match &schema.ty(id).kind {
-            TypeDefKind::Enum(body) => {
-                let member = body
-                    .members
-                    .iter()
-                    .find(|member| member.value.cast_unsigned() == arm.value);
-                member.map_or_else(|| arm.case.clone(), |member| member.rust.clone())
-            }
-            _ => arm.case.clone(),
-        },
+        Some(Discriminant::Enum(_)) => {
+            let member = members.get(&arm.value);
+            member.map_or_else(|| arm.case.clone(), |member| member.rust.clone())
+        }
         _ if arm.case.starts_with('-') => format!("Minus{}", arm.case.trim_start_matches('-')),
         _ if arm.case.starts_with(|first: char| first.is_ascii_digit()) => format!("V{}", arm.case),
         _ => names::type_name(&arm.case, &prefixes),

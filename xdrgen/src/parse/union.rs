@@ -18,14 +18,15 @@ use crate::ast::{
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::c;
-use crate::parse::declaration::declaration;
+use crate::parse::declaration::{array, declaration};
 use crate::parse::input::{ParseResult, Tokens};
 use crate::parse::lexer::TokenKind;
 use crate::parse::recovery::{
-    after_item, close, ends_body, expect, is_name, items, repeated, semicolon, skip_invalid,
-    starts_declaration, token,
+    after_item, close, ends_body, expect, expect_name, is_name, items, repeated, semicolon,
+    skip_invalid, starts_declaration, token,
 };
 use crate::parse::structure::{stray_semicolon, void};
+use crate::parse::types::type_specifier;
 use crate::parse::value::{expect_value, value};
 use crate::source::Span;
 
@@ -146,6 +147,9 @@ fn placeholder(input: Tokens<'_>) -> Declaration {
 
 /// Parses `T name`. Reports missing parts and replaces the declaration by an integer.
 fn discriminant(input: Tokens<'_>) -> ParseResult<'_, Declaration> {
+    if matches!(input.kind(0), TokenKind::String | TokenKind::Opaque) {
+        return discriminant_of_bytes(input);
+    }
     let (rest, found) = opt(declaration).parse(input)?;
     if found.is_none() {
         input.report_expected("a type");
@@ -172,6 +176,22 @@ fn discriminant(input: Tokens<'_>) -> ParseResult<'_, Declaration> {
             ..declaration
         },
     ))
+}
+
+/// Parses `string name` or `opaque name`, with or without a length. `check` reports the type.
+fn discriminant_of_bytes(input: Tokens<'_>) -> ParseResult<'_, Declaration> {
+    let (rest, ty) = type_specifier(input)?;
+    let (rest, _) = opt(token(TokenKind::Star)).parse(rest)?;
+    let (rest, name) = expect_name("a name").parse(rest)?;
+    let (rest, _) = opt(array).parse(rest)?;
+    let span = rest.since(input.span());
+    let declaration = name.map(|name| Declaration {
+        span,
+        ty,
+        name,
+        declarator: Declarator::Variable(None),
+    });
+    Ok((rest, declaration.unwrap_or_else(|| placeholder(input))))
 }
 
 fn item(input: Tokens<'_>) -> ParseResult<'_, Option<Item>> {

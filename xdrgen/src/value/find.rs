@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::check::spelling;
 use crate::ir::{Schema, TypeDef, TypeId};
+use crate::spelling;
 
 impl Schema {
     /// Finds a type by its XDR name (`rpcrdma2_xprt_hdr`), its XDR name with the module

@@ -81,7 +81,7 @@ fn invalid_discriminant_types() {
         );
     }
     // A discriminant without a plain declaration is a syntax error.
-    for declaration in ["opaque b<4>", "string b<>", "int b[2]", "int b<>", "int *b"] {
+    for declaration in ["int b[2]", "int b<>", "int *b"] {
         let compilation = check(&format!(
             "union a switch ({declaration}) {{ case 1: void; }};"
         ));
@@ -92,6 +92,27 @@ fn invalid_discriminant_types() {
                 .any(|found| found.code == Code::Syntax && found.is_error())
         );
     }
+    // The type is the only defect: with another type, the declaration would be another one.
+    for declaration in [
+        "string b",
+        "string b<>",
+        "string b<4>",
+        "string b[4]",
+        "string *b",
+        "opaque b",
+        "opaque b[4]",
+        "opaque b<4>",
+        "opaque *b",
+    ] {
+        rejected(
+            &format!("union a switch (\n{declaration}) {{ case 1: void; default: int c; }};"),
+            &["2:1 invalid-discriminant"],
+        );
+    }
+    rejected(
+        "union a switch (string) { case 1: void; };",
+        &["1:23 syntax"],
+    );
     legal("typedef unsigned int u;\ntypedef u v;\nunion a switch (v b) { case 1: void; };");
     legal("enum e { A = 1 };\ntypedef e f;\nunion a switch (f b) { case A: void; };");
     rejected(

@@ -3,17 +3,16 @@
 //! A project caches one compilation. Whoever changes a buffer or a setting must call
 //! [`Project::invalidate`] or [`Project::configure`]: `compilation` does not compare texts.
 //! `is_stale` concerns the publication of diagnostics, and not the cache. Paths are compared in the
-//! form of `uri::canonical`.
+//! form of [`canonical`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use xdrgen_build::source::{Document, DocumentId};
-use xdrgen_build::{Compilation, Config};
+use xdrgen_build::{Compilation, Config, canonical};
 
 use super::buffers::Buffers;
-use super::uri;
 use crate::args::{Input, Lints, LspArgs, Settings};
 use crate::{CommandError, input};
 
@@ -112,7 +111,7 @@ pub(crate) fn document<'c>(
 
 /// Returns the path of a document.
 pub(crate) fn document_path(document: &Document) -> PathBuf {
-    uri::canonical(Path::new(document.name()))
+    canonical(Path::new(document.name()))
 }
 
 /// Returns the project of a document: the nearest manifest that names it, in a folder above the
@@ -126,7 +125,7 @@ pub(crate) fn of_document(path: &Path, arguments: &LspArgs) -> (ProjectKey, Conf
         let Some(config) = of_manifest(&manifest, arguments) else {
             continue;
         };
-        let is_here = |document: &Path| uri::canonical(document) == path;
+        let is_here = |document: &Path| canonical(document) == path;
         if config.document_paths().any(is_here) {
             return (ProjectKey::Manifest(manifest), config);
         }

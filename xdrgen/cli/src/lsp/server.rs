@@ -7,7 +7,7 @@
 //! closed may be one that any project waits for, or no longer finds. The diagnostics of a document
 //! are those of all projects. Only changed ones are published; the editor keeps the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -253,23 +253,14 @@ impl Server {
 fn merged<'p>(
     projects: impl Iterator<Item = &'p BTreeMap<String, Vec<Value>>>,
 ) -> BTreeMap<String, Value> {
-    let mut merged: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut lists: BTreeMap<&str, (Vec<Value>, HashSet<&Value>)> = BTreeMap::new();
     for (uri, list) in projects.flatten() {
-        let all = merged.entry(uri.clone()).or_default();
-        if all.is_empty() {
-            all.clone_from(list);
-            continue;
-        }
-        let new: Vec<Value> = list
-            .iter()
-            .filter(|found| !all.contains(found))
-            .cloned()
-            .collect();
-        all.extend(new);
+        let (all, seen) = lists.entry(uri).or_default();
+        all.extend(list.iter().filter(|found| seen.insert(found)).cloned());
     }
-    let merged = merged.into_iter();
-    merged
-        .map(|(uri, list)| (uri, Value::Array(list)))
+    let lists = lists.into_iter();
+    lists
+        .map(|(uri, (list, _))| (uri.to_owned(), Value::Array(list)))
         .collect()
 }
 
@@ -299,4 +290,28 @@ fn publications(
 
 fn parse<T: DeserializeOwned>(params: Value) -> Result<T, RequestError> {
     serde_json::from_value(params).map_err(|error| RequestError::InvalidParams(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both projects have the diagnostics of one document, which the second finds in another order
+    /// and with others. Comparing each pair would take minutes.
+    #[test]
+    fn diagnostics_of_several_projects_are_merged_once_and_in_order() {
+        const COUNT: usize = 100_000;
+        let found = |numbers: &mut dyn Iterator<Item = usize>| {
+            let list = numbers.map(|number| json!({ "message": number })).collect();
+            BTreeMap::from([("file:///a.x".to_owned(), list)])
+        };
+        let one = found(&mut (0..COUNT));
+        let two = found(&mut (COUNT / 2..COUNT + COUNT / 2).rev());
+        let expected = (0..COUNT).chain((COUNT..COUNT + COUNT / 2).rev());
+        let expected: Vec<Value> = expected
+            .map(|number| json!({ "message": number }))
+            .collect();
+        let merged = merged([&one, &two].into_iter());
+        assert_eq!(merged["file:///a.x"], Value::Array(expected));
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use xdrgen_build::canonical;
+
 const FILE: &str = "file://";
 
 /// Returns the canonical path of a document, which identifies it.
@@ -13,16 +15,6 @@ pub(crate) fn path(uri: &str) -> PathBuf {
     // A host may precede the path.
     let start = rest.find('/').unwrap_or(rest.len());
     canonical(Path::new(&decode(&rest[start..])))
-}
-
-/// Returns the canonical path of a file. If the file does not exist yet, canonicalizes its folder.
-pub(crate) fn canonical(path: &Path) -> PathBuf {
-    let whole = path.canonicalize().ok();
-    let by_folder = || {
-        let folder = path.parent()?.canonicalize().ok()?;
-        Some(folder.join(path.file_name()?))
-    };
-    whole.or_else(by_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// Returns the URI of a path.

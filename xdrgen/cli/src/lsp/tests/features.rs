@@ -186,7 +186,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     std::fs::write(&path, text).expect("a file");
-    uri::of(&uri::canonical(&path))
+    uri::of(&xdrgen_build::canonical(&path))
 }
 
 /// Documents of a manifest see each other's current text in the editor, saved or not.
@@ -300,7 +300,7 @@ fn an_including_document_finds_a_new_file() {
         );
         session.refresh();
         assert_eq!(session.found(&line)[0]["code"], "undefined-type");
-        let types = uri::of(&uri::canonical(&folder.path().join("types.x")));
+        let types = uri::of(&xdrgen_build::canonical(&folder.path().join("types.x")));
         if saved {
             write(folder.path(), "types.x", "");
         }
