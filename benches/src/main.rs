@@ -59,7 +59,6 @@ fn main() -> ExitCode {
             engine::JOBS
                 .iter()
                 .chain(&transport::JOBS)
-                .chain(&transport::IWARP_JOBS)
                 .chain(&typed::JOBS)
                 .for_each(|(name, _)| println!("{name}"));
         }
@@ -75,7 +74,9 @@ fn main() -> ExitCode {
             let job = engine::JOBS.iter().find(|(name, _)| *name == wanted);
             job.into_iter()
                 .for_each(|(_, outstanding)| engine::Engine::new(*outstanding).run(times));
-            transport::run(wanted, times);
+            let job = transport::JOBS.iter().find(|(name, _)| *name == wanted);
+            job.into_iter()
+                .for_each(|(_, outstanding)| transport::Transport::new(*outstanding).run(times));
             let job = typed::JOBS.iter().find(|(name, _)| *name == wanted);
             job.into_iter()
                 .for_each(|(_, outstanding)| typed::Typed::new(*outstanding).run(times));

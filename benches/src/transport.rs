@@ -1,6 +1,5 @@
-//! Null RPCs as messages of two drivers, with both ends on one thread: over the software fabric,
-//! and over iWARP on loopback. The additional cost of a typed call is that of the RPC layer, and
-//! the additional cost over iWARP is that of its provider, without the system calls.
+//! Null RPCs as messages of two drivers, with both ends on one thread over the software fabric. The
+//! additional cost of a typed call is that of the RPC layer.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -11,16 +10,10 @@ use rpcrdma_verbs::driver::{
     CallParams, ConnectionId, Driver, DriverEvent, ListenerHandle, WriteError, Writer,
 };
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::provider::iwarp::IwarpDevice;
-use rpcrdma_verbs::provider::software::Fabric;
+use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 
-/// The jobs over the software fabric, each with its number of outstanding calls.
+/// The jobs, each with its number of outstanding calls.
 pub(crate) const JOBS: [(&str, u16); 2] = [("transport/v2-1", 1), ("transport/v2-16", 16)];
-
-/// The jobs over iWARP.
-pub(crate) const IWARP_JOBS: [(&str, u16); 3] =
-    [("iwarp/v2-1", 1), ("iwarp/v2-16", 16), ("iwarp/v2-64", 64)];
 
 /// The number of RPCs after which the settings are negotiated and all buffers have grown.
 const WARM_UP: u64 = 2000;
@@ -35,38 +28,23 @@ const MAX_REPLY: u32 = 24;
 const COMPLETIONS: u32 = 4096;
 
 /// RPCs over one connection, with a number of outstanding calls.
-pub(crate) struct Transport<D: Device> {
+pub(crate) struct Transport {
     outstanding: u16,
-    ends: RefCell<Ends<D>>,
+    ends: RefCell<Ends>,
 }
 
-struct Ends<D: Device> {
+struct Ends {
     client: ConnectionId,
-    near: Driver<D>,
-    far: Driver<D>,
+    near: Driver<SoftwareDevice>,
+    far: Driver<SoftwareDevice>,
     server: ListenerHandle,
 }
 
-/// Runs the job with this name, if it is one of this module.
-pub(crate) fn run(name: &str, times: u64) {
-    let outstanding = |jobs: &[(&str, u16)]| {
-        let job = jobs.iter().find(|(job, _)| *job == name);
-        job.map(|(_, outstanding)| *outstanding)
-    };
-    if let Some(outstanding) = outstanding(&JOBS) {
-        let fabric = Fabric::new();
-        Transport::new([fabric.device(), fabric.device()], outstanding).run(times);
-    }
-    if let Some(outstanding) = outstanding(&IWARP_JOBS) {
-        Transport::new([(); 2].map(|()| IwarpDevice::default()), outstanding).run(times);
-    }
-}
-
-impl<D: Device> Transport<D> {
-    fn new(devices: [D; 2], outstanding: u16) -> Self {
-        let ends = match Ends::new(devices, outstanding) {
+impl Transport {
+    pub(crate) fn new(outstanding: u16) -> Self {
+        let ends = match Ends::new(outstanding) {
             Ok(ends) => ends,
-            Err(error) => unreachable!("the devices connect: {error}"),
+            Err(error) => unreachable!("the software fabric connects: {error}"),
         };
         let transport = Self {
             outstanding,
@@ -77,7 +55,7 @@ impl<D: Device> Transport<D> {
     }
 
     /// Completes `times` RPCs.
-    fn run(&self, times: u64) {
+    pub(crate) fn run(&self, times: u64) {
         let mut ends = self.ends.borrow_mut();
         let (mut begun, mut answered) = (0, 0);
         while answered < times {
@@ -90,10 +68,11 @@ impl<D: Device> Transport<D> {
     }
 }
 
-impl<D: Device> Ends<D> {
-    fn new([near, far]: [D; 2], outstanding: u16) -> Result<Self, Box<dyn Error>> {
-        let mut near = Driver::new(&near, &Budget::new(1 << 26), COMPLETIONS)?;
-        let mut far = Driver::new(&far, &Budget::new(1 << 26), COMPLETIONS)?;
+impl Ends {
+    fn new(outstanding: u16) -> Result<Self, Box<dyn Error>> {
+        let fabric = Fabric::new();
+        let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 26), COMPLETIONS)?;
+        let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 26), COMPLETIONS)?;
         let serves = Config {
             max_served: outstanding,
             ..Config::server()
@@ -130,7 +109,7 @@ impl<D: Device> Ends<D> {
         self.serve();
         assert!(
             turned.is_ok() && self.near.turn().is_ok(),
-            "the devices do not fail"
+            "the software fabric does not fail"
         );
         let mut answered = 0;
         while let Some(event) = self.near.poll_event(self.client) {
@@ -184,32 +163,19 @@ fn words(writer: &mut Writer<'_>, words: &[u32]) -> Result<(), WriteError> {
 mod tests {
     use super::*;
 
-    fn check<D: Device>(transport: &Transport<D>) {
-        let sends = || {
-            let ends = transport.ends.borrow();
-            ends.near
-                .counters(ends.client)
-                .map_or(0, |counters| counters.sends)
-        };
-        let before = sends();
-        transport.run(1000);
-        assert_eq!(sends() - before, 1000, "one message a call");
-    }
-
     #[test]
     fn every_call_is_answered() {
         for (_, outstanding) in JOBS {
-            let fabric = Fabric::new();
-            check(&Transport::new(
-                [fabric.device(), fabric.device()],
-                outstanding,
-            ));
-        }
-        for (_, outstanding) in IWARP_JOBS {
-            check(&Transport::new(
-                [(); 2].map(|()| IwarpDevice::default()),
-                outstanding,
-            ));
+            let transport = Transport::new(outstanding);
+            let sends = || {
+                let ends = transport.ends.borrow();
+                ends.near
+                    .counters(ends.client)
+                    .map_or(0, |counters| counters.sends)
+            };
+            let before = sends();
+            transport.run(1000);
+            assert_eq!(sends() - before, 1000, "one message a call");
         }
     }
 }
