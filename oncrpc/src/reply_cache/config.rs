@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// The number of bytes that an entry takes in addition to its reply.
-pub(super) const OVERHEAD: usize = 256;
+/// The number of bytes that an entry takes in addition to its reply: its places in the table and in
+/// the list by age, either of which may be half empty, and the reply's own buffers.
+pub(super) const OVERHEAD: usize = 512;
 
 /// The settings of a [`ReplyCache`](super::ReplyCache).
 ///
@@ -24,26 +25,26 @@ pub struct ReplyCacheConfig {
 }
 
 impl ReplyCacheConfig {
-    /// Returns the default settings: 65,536 replies of up to 16 MiB in all and 64 KiB each, for up
+    /// Returns the default settings: 32,768 replies of up to 16 MiB in all and 64 KiB each, for up
     /// to 120 seconds.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             max_bytes: 16 << 20,
-            max_replies: 65_536,
+            max_replies: 32_768,
             max_reply: 64 << 10,
             max_age: Duration::from_secs(120),
         }
     }
 
-    /// Sets the maximum size of all replies in bytes (default 16 MiB). Each reply counts 256 bytes
+    /// Sets the maximum size of all replies in bytes (default 16 MiB). Each reply counts 512 bytes
     /// in addition to its own. The oldest replies are evicted first; 0 disables the cache.
     #[must_use]
     pub const fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
     }
 
-    /// Sets the maximum number of replies (default 65,536). The oldest replies are evicted first; 0
+    /// Sets the maximum number of replies (default 32,768). The oldest replies are evicted first; 0
     /// disables the cache.
     #[must_use]
     pub const fn max_replies(self, max_replies: usize) -> Self {

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::support::attack::on_this_thread;
 use crate::support::counting::Counting;
 use crate::support::random::Rng;
 use crate::support::tcp::{
@@ -124,6 +125,38 @@ fn the_guarantee_has_the_documented_limits() {
         expect(&cache, 3).await;
         assert_eq!(cache.stats().after_start, 0);
     });
+}
+
+/// Bytes that are allocated at most while a cache of this size gets many calls of one connection.
+fn peak_with_cache(max_bytes: usize) -> u64 {
+    let counted = allocation_counter::measure(|| {
+        on_this_thread(async {
+            let cache = ReplyCache::new(ReplyCacheConfig::new().max_bytes(max_bytes));
+            let (_, server) = serve(&cache).await;
+            let mut stream = connect_from(any_port(), server).await;
+            for first in (0..12_000).step_by(100) {
+                for xid in first..first + 100 {
+                    send_record(&mut stream, &fail_call(xid, 9)).await;
+                }
+                for _ in 0..100 {
+                    read_record(&mut stream).await;
+                }
+            }
+            let is_full = cache.stats().evicted > 0;
+            assert_eq!(is_full, max_bytes > 0);
+        });
+    });
+    counted.bytes_max
+}
+
+#[test]
+fn the_bound_of_the_cache_holds_for_small_replies() {
+    let without = peak_with_cache(0);
+    for max_bytes in [1 << 20, 3 << 19, 2 << 20] {
+        let taken = peak_with_cache(max_bytes).saturating_sub(without);
+        println!("{taken} bytes for {max_bytes}");
+        assert!(taken <= max_bytes as u64, "{taken} bytes for {max_bytes}");
+    }
 }
 
 #[test]

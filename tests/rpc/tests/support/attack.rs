@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::AllocationInfo;
 use oncrpc::xdr::Text;
-use oncrpc::{Channel, Context, Limit, Router, RpcError, ServerControl, ServerLimits, ServerStats};
+use oncrpc::{
+    Channel, Context, Limit, ReplyCacheConfig, Router, RpcError, ServerControl, ServerLimits,
+    ServerStats,
+};
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults, Service};
 use rpcrdma_rpc_tests::kv::{PutArgs, owned};
 use socket2::SockRef;
@@ -90,9 +93,12 @@ fn limits() -> ServerLimits {
         .handler_time(Some(Duration::from_millis(500)))
 }
 
+/// The bound of the reply cache. The more often a test measures, the more calls it gets.
+const REPLIES: usize = MIB;
+
 /// What a peer with all of its connections can make the server hold: its budget, what each
-/// connection always has, and of each connection a result that exceeds the budget.
-const BUDGET: usize = 8 * MIB + CONNECTIONS * ((96 << 10) + RESULT);
+/// connection always has, of each connection a result that exceeds the budget, and the reply cache.
+const BUDGET: usize = 8 * MIB + CONNECTIONS * ((96 << 10) + RESULT) + REPLIES;
 
 struct Running {
     address: SocketAddr,
@@ -111,6 +117,7 @@ impl Running {
             allocation_counter::measure(|| {
                 on_this_thread(async {
                     let router = Router::new().add_service(kv1::serve(Heavy));
+                    let router = router.reply_cache(ReplyCacheConfig::new().max_bytes(REPLIES));
                     // Calls that never end are not waited for.
                     tokio::select! {
                         () = transport.serve(router, controlled, bound) => {}
@@ -134,7 +141,8 @@ impl Running {
     }
 }
 
-fn on_this_thread(future: impl Future<Output = ()>) {
+/// Runs a future on this thread, on which allocations are counted.
+pub fn on_this_thread(future: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap().block_on(future);
 }
