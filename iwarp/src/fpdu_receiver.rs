@@ -232,8 +232,8 @@ impl FpduReceiver {
         }
     }
 
-    /// Returns how many bytes of an untagged message have arrived in complete FPDUs, or `None` if no
-    /// message is incomplete.
+    /// Returns how many bytes of an untagged message have arrived in complete FPDUs, or `None` if
+    /// no message is incomplete.
     pub fn partial_message(&self) -> Option<u32> {
         let ended = matches!(self.state, State::Ended);
         self.partial.filter(|_| !ended).map(|(done, _)| done)

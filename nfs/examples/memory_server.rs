@@ -1,6 +1,6 @@
 //! Serves an in-memory file system by NFSv3 and MOUNT at one TCP port. With the feature `rdma` it
-//! also serves over RDMA: by iWARP over TCP, which needs no device, or with the feature `ibverbs` by
-//! the RDMA hardware at the address.
+//! also serves over RDMA: by iWARP over TCP, which needs no device, or with the feature `ibverbs`
+//! by the RDMA hardware at the address.
 //!
 //! ```console
 //! $ cargo run -p rpcrdma-nfs --example memory_server -- 127.0.0.1:2049

@@ -149,8 +149,8 @@ pub trait FileSystem: Send + Sync + 'static {
     ) -> impl Future<Output = FsResult<()>> + Send;
 
     /// Looks up a name, which may be `.` or `..` (LOOKUP). The parent of the root is the root. Sets
-    /// `dir_attributes` to the attributes of the directory, on success and on failure. They must not
-    /// be those after a change that the lookup has not seen: a client could keep a name that no
+    /// `dir_attributes` to the attributes of the directory, on success and on failure. They must
+    /// not be those after a change that the lookup has not seen: a client could keep a name that no
     /// longer exists.
     fn lookup(
         &self,

@@ -181,8 +181,8 @@ impl Budget {
     }
 }
 
-/// Returns the number of units of a limit: enough for its bytes, and at least one, as no units would
-/// be no limit.
+/// Returns the number of units of a limit: enough for its bytes, and at least one, as no units
+/// would be no limit.
 fn max_units(bytes: usize) -> usize {
     bytes.div_ceil(UNIT).max(1)
 }

@@ -483,7 +483,8 @@ impl Submissions {
         Poll::Pending
     }
 
-    /// Ends the channel: new calls fail for this reason, and so do queued calls when this is dropped.
+    /// Ends the channel: new calls fail for this reason, and so do queued calls when this is
+    /// dropped.
     pub fn close(&self, reason: CallErrorKind) {
         self.queue.change(|state| state.closed = Some(reason));
     }

@@ -302,8 +302,8 @@ impl fmt::Display for ReplyStatus {
     }
 }
 
-/// The text contains those of the errors in [`CallErrorKind`], so that the source is that of such an
-/// error.
+/// The text contains those of the errors in [`CallErrorKind`], so that the source is that of such
+/// an error.
 impl StdError for CallError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.0.kind {

@@ -18,8 +18,8 @@ const STRIDE: usize = 16 * LANES;
 /// before, as in wyhash, and the standard library's hash takes the outcome.
 ///
 /// The key is secret, and no hash leaves the process, so that a client cannot choose messages of
-/// equal hashes. It distinguishes the calls of one client: a client that finds a collision by chance
-/// harms only itself.
+/// equal hashes. It distinguishes the calls of one client: a client that finds a collision by
+/// chance harms only itself.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedHash {
     finish: RandomState,

@@ -119,8 +119,8 @@ impl ServerLimits {
         self
     }
 
-    /// Sets the maximum memory in bytes of arriving calls, calls in flight and unsent replies. It is
-    /// rounded up to 4 KiB, and to at least that.
+    /// Sets the maximum memory in bytes of arriving calls, calls in flight and unsent replies. It
+    /// is rounded up to 4 KiB, and to at least that.
     #[must_use]
     pub const fn max_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;

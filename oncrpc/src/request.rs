@@ -169,8 +169,8 @@ pub enum Resend {
     Always {
         /// How long after its first transmission the call is retransmitted. After that the call of
         /// a lost connection fails with
-        /// [`ReplyCacheExpired`](crate::CallErrorKind::ReplyCacheExpired), and it is unknown whether
-        /// it was executed. Calls of idempotent procedures have no limit.
+        /// [`ReplyCacheExpired`](crate::CallErrorKind::ReplyCacheExpired), and it is unknown
+        /// whether it was executed. Calls of idempotent procedures have no limit.
         ///
         /// This must be less than the time for which the server keeps a reply
         /// ([`ReplyCacheConfig::max_age`](crate::ReplyCacheConfig::max_age)), by the longest time

@@ -454,8 +454,8 @@ pub trait QueuePair {
         false
     }
 
-    /// Returns false if the peer answers no RDMA Reads on this connection, as an iWARP peer may have
-    /// said (RFC 6581, section 9.1). A Read then fails with [`Status::RemoteInvalidRequest`].
+    /// Returns false if the peer answers no RDMA Reads on this connection, as an iWARP peer may
+    /// have said (RFC 6581, section 9.1). A Read then fails with [`Status::RemoteInvalidRequest`].
     fn can_read(&self) -> bool {
         true
     }

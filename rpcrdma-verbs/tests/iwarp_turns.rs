@@ -1,4 +1,5 @@
-//! Queue pairs of iWARP over TCP take turns: none keeps a poll to itself, or wakes more than needed.
+//! Queue pairs of iWARP over TCP take turns: none keeps a poll to itself, or wakes more than
+//! needed.
 #![cfg(feature = "iwarp")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "memory is registered and posted by its address")]

@@ -124,8 +124,8 @@ pub fn extract_prose(
     compilation::extract(path.as_ref(), Some(sections))
 }
 
-/// Returns the definitions that [`extract_prose`] finds in a document, for review, and the text that
-/// begins like a definition and is none.
+/// Returns the definitions that [`extract_prose`] finds in a document, for review, and the text
+/// that begins like a definition and is none.
 ///
 /// # Errors
 /// Returns a report if the document cannot be read.

@@ -1,5 +1,5 @@
-//! The errors of TOML in manifests and errata files, as diagnostics. For an unknown key or value, the
-//! error suggests the most similar name that is expected there.
+//! The errors of TOML in manifests and errata files, as diagnostics. For an unknown key or value,
+//! the error suggests the most similar name that is expected there.
 
 use std::ops::Range;
 

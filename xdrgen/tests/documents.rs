@@ -386,8 +386,8 @@ fn a_failed_compilation_shows_twenty_errors() {
     assert!(report.ends_with("30 errors (10 not shown)"), "{report}");
 }
 
-/// The report counts each use of an undefined name that it does not show, and has all warnings, also
-/// those after the last error that it shows.
+/// The report counts each use of an undefined name that it does not show, and has all warnings,
+/// also those after the last error that it shows.
 #[test]
 fn a_failed_compilation_counts_what_it_does_not_show() {
     let uses = "nothing a; nothing b; nothing c; ";

@@ -115,8 +115,8 @@ impl Tree {
     }
 
     /// Reads from a file that the caller has read before, with one system call less: the attributes
-    /// after the bytes were read show that the caller still may read them. Returns `None` if they do
-    /// not, or if they show more bytes than were expected.
+    /// after the bytes were read show that the caller still may read them. Returns `None` if they
+    /// do not, or if they show more bytes than were expected.
     fn read_kept(
         &self,
         caller: &Caller,

@@ -74,8 +74,8 @@ pub(super) fn name_to_handle(object: BorrowedFd<'_>) -> io::Result<KernelHandle>
 /// file system, without O_PATH.
 pub(super) fn open_by_handle(mount: BorrowedFd<'_>, of: &KernelHandle) -> io::Result<OwnedFd> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the descriptor is open, because it is borrowed. `of` lives until the call returns; the
-    // kernel reads `len` bytes behind the first two fields, at most 128, which `bytes` has.
+    // SAFETY: the descriptor is open, because it is borrowed. `of` lives until the call returns;
+    // the kernel reads `len` bytes behind the first two fields, at most 128, which `bytes` has.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,

@@ -315,8 +315,8 @@ impl Tree {
         self.stability.forget(gone);
     }
 
-    /// Returns a descriptor of an object that is needed as long as the object has a name: its handle
-    /// or errors of its uncommitted bytes would be lost.
+    /// Returns a descriptor of an object that is needed as long as the object has a name: its
+    /// handle or errors of its uncommitted bytes would be lost.
     pub(super) fn needed(&self, object: Id) -> Option<Arc<OwnedFd>> {
         let of_table = self.table.of(object);
         of_table.or_else(|| self.stability.of(object))

@@ -242,8 +242,8 @@ fn start(shared: &Arc<Shared>, state: &mut State) {
     }
 }
 
-/// The future of the result of work that was started. It does not contain the work: the server moves
-/// the future of each call.
+/// The future of the result of work that was started. It does not contain the work: the server
+/// moves the future of each call.
 pub(super) enum Running<T> {
     /// The work is done. `None` after the result was taken.
     Done(Option<FsResult<T>>),
@@ -283,8 +283,8 @@ impl Workers {
         }))
     }
 
-    /// Runs work for objects on one of the threads. If the returned future is dropped, work that has
-    /// begun is completed, and other work is not executed.
+    /// Runs work for objects on one of the threads. If the returned future is dropped, work that
+    /// has begun is completed, and other work is not executed.
     pub(super) fn run<T: Send + 'static>(
         &self,
         objects: Objects,

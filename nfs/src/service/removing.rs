@@ -4,8 +4,8 @@
 //! read-only export (NFS3ERR_ROFS), a malformed name, and the names `.` and `..`, whose two errors
 //! depend on the procedure. The file system checks the permissions of the caller and the handles.
 //! For RENAME and LINK, `find_both` of `service` has rejected two handles of different exports
-//! (NFS3ERR_XDEV); nothing here checks that again. Results contain the wcc data of each directory on
-//! success and on failure; they are empty if a name was rejected.
+//! (NFS3ERR_XDEV); nothing here checks that again. Results contain the wcc data of each directory
+//! on success and on failure; they are empty if a name was rejected.
 
 use super::{OnExport, UncheckedDirOp};
 use crate::caller::Caller;

@@ -224,8 +224,8 @@ fn set_id_bits_of_a_file_end_with_its_owner() {
     });
 }
 
-/// As Linux does (`setattr_should_drop_sgid`): without group-execute permission the set-group-ID bit
-/// makes no program run as the group, and stays, unless the user is not in the group.
+/// As Linux does (`setattr_should_drop_sgid`): without group-execute permission the set-group-ID
+/// bit makes no program run as the group, and stays, unless the user is not in the group.
 #[test]
 fn the_set_group_id_bit_ends_where_it_gives_rights() {
     each_transport(open, async |world| {

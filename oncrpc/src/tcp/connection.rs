@@ -420,9 +420,9 @@ impl<P: Programs> Connection<P> {
     }
 }
 
-/// Discards what a client sends that does not know of the drain yet, until it closes the connection.
-/// If a socket is closed before all is read, the system resets the connection, and replies that the
-/// client has not received yet are lost.
+/// Discards what a client sends that does not know of the drain yet, until it closes the
+/// connection. If a socket is closed before all is read, the system resets the connection, and
+/// replies that the client has not received yet are lost.
 async fn linger(stream: &TcpStream) {
     let discards = async {
         loop {

@@ -4,8 +4,9 @@
 //! An [`Intake`] decides when a record is read: servers apply their limits (`connection`), clients
 //! apply none. The memory of a record grows with the bytes that arrive, and not with the length
 //! that a peer claims. A message that is longer than the maximum is discarded, except for its
-//! beginning: `sending` and `connection` end its call by it, and no other call fails. The future of `read_next` holds a part of a record: `connection` and
-//! `client` pin it outside their loops, and keep it until the connection ends.
+//! beginning: `sending` and `connection` end its call by it, and no other call fails. The future of
+//! `read_next` holds a part of a record: `connection` and `client` pin it outside their loops, and
+//! keep it until the connection ends.
 
 use std::future::Future;
 use std::io;

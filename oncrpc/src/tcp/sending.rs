@@ -3,8 +3,8 @@
 //! `push_calls` marks no call as sent: `client` and `connection` do so when `Outbox::advance`
 //! reports its first written byte. They also decide about records that are no replies to open
 //! calls. What is too long for a record fails its own call alone: `push_calls` does not send such a
-//! call, `push_reply` sends SYSTEM_ERR, `refuse` answers a call that was discarded, and `take_reply`
-//! ends the call whose reply was discarded.
+//! call, `push_reply` sends SYSTEM_ERR, `refuse` answers a call that was discarded, and
+//! `take_reply` ends the call whose reply was discarded.
 
 use xdrgen_runtime::{Decoder, Limits};
 

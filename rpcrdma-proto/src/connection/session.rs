@@ -617,8 +617,8 @@ impl Session {
         self.requester.plan(xid)
     }
 
-    /// Returns whether the peer may have an outgoing call: it was transmitted, on this connection or
-    /// an earlier one. Returns `None` if no such call is open.
+    /// Returns whether the peer may have an outgoing call: it was transmitted, on this connection
+    /// or an earlier one. Returns `None` if no such call is open.
     #[must_use]
     pub fn is_sent(&self, xid: u32) -> Option<bool> {
         self.requester.is_sent(xid)

@@ -203,8 +203,8 @@ pub(super) const MAX_UNBOUNDED_REPLY: u32 = 64 << 10;
 /// The length in bytes of the header of a reply with an empty verifier.
 const REPLY_HEADER: u32 = 24;
 
-/// Takes buffers for the first items of a reply, which the server writes in order (RFC 8166, section
-/// 4.3.2.1). So an item without a bound has none, and neither have those that follow it.
+/// Takes buffers for the first items of a reply, which the server writes in order (RFC 8166,
+/// section 4.3.2.1). So an item without a bound has none, and neither have those that follow it.
 ///
 /// # Errors
 /// Fails if no memory is available.

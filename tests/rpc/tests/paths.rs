@@ -137,7 +137,8 @@ async fn put_error(args: Vec<u8>, items: Vec<ReceivedItem>) -> String {
 fn an_error_of_a_call_has_the_field_and_the_offset_in_the_message() {
     run(async {
         let key = 0x6100_0000;
-        // The padding of the key is not zero: with the value in the stream, and with the value apart.
+        // The padding of the key is not zero: with the value in the stream, and with the value
+        // apart.
         let text = "the arguments can't be decoded: key: padding is not zero at byte 45";
         let stream = words(&[1, 0x6100_0001, 4, 5]);
         assert_eq!(put_error(stream, Vec::new()).await, text);

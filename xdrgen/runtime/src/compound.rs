@@ -2,8 +2,8 @@
 //!
 //! `skip` must accept exactly what `decode` accepts ([`Decode::skip`]), and the constants of
 //! [`Wire`] must agree with `layout` in `xdrgen-build`, which computes those of generated types: a
-//! type whose bytes have invalid values (a boolean, padding) is never `PLAIN`. `u8` has no [`Wire`],
-//! so that `[u8; N]` is an opaque and no array.
+//! type whose bytes have invalid values (a boolean, padding) is never `PLAIN`. `u8` has no
+//! [`Wire`], so that `[u8; N]` is an opaque and no array.
 
 use core::array;
 

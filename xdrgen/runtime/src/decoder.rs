@@ -382,8 +382,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Enters the level of so many elements of a variable-length sequence, and returns the number of
-    /// levels that were left, for [`leave`](Self::leave).
+    /// Enters the level of so many elements of a variable-length sequence, and returns the number
+    /// of levels that were left, for [`leave`](Self::leave).
     #[inline(always)]
     pub(crate) fn enter<W: Wire>(&mut self, count: u32) -> Result<u32> {
         let before = self.depth;

@@ -46,8 +46,8 @@ pub(crate) enum Markers {
     /// The XDR is in blocks. These lines of them have no marker and belong to no copy; their
     /// numbers ascend.
     Blocks(Vec<UnmarkedLine>),
-    /// The XDR is in blocks of the type `xdr`, and has no markers. These lines are in blocks with no
-    /// type; their numbers ascend.
+    /// The XDR is in blocks of the type `xdr`, and has no markers. These lines are in blocks with
+    /// no type; their numbers ascend.
     Types(Vec<UnmarkedLine>),
 }
 

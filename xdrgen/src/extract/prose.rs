@@ -186,8 +186,8 @@ fn is_within(number: &str, sections: &[String]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     None,
-    /// A definition that does not end, with the number of lines up to the one that shows it, and how
-    /// that one does.
+    /// A definition that does not end, with the number of lines up to the one that shows it, and
+    /// how that one does.
     Broken(usize, &'static str),
     /// A complete definition, with its number of lines.
     Whole(usize),

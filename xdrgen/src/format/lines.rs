@@ -90,8 +90,8 @@ impl Line {
         self.comments.iter().any(|comment| comment.is_last)
     }
 
-    /// Records that the next token is the `=` of an enum's member. It is not aligned behind comments
-    /// or in a continued line.
+    /// Records that the next token is the `=` of an enum's member. It is not aligned behind
+    /// comments or in a continued line.
     pub(super) fn mark_equal(&mut self) {
         if self.comments.is_empty() && !self.continues {
             self.equal = Some(self.code.len());

@@ -82,8 +82,8 @@ impl GroupCalls {
         self.errors.get(slot).filter(|errors| errors.age == age)
     }
 
-    /// Returns the record of the call that is in the slot. The record of another call is replaced by
-    /// an empty one.
+    /// Returns the record of the call that is in the slot. The record of another call is replaced
+    /// by an empty one.
     fn errors_mut(&mut self, (slot, age): CallRef) -> Option<&mut GroupErrors> {
         if self.errors.len() <= slot {
             self.errors.resize(slot + 1, GroupErrors::default());

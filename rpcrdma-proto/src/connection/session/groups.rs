@@ -459,8 +459,8 @@ impl Session {
         self.malformed(optional, reason);
     }
 
-    /// Abandons the waiting group because of a transmission that cannot be decoded. If it belongs to
-    /// the group, the error concerns this message alone, and no report follows: a request is
+    /// Abandons the waiting group because of a transmission that cannot be decoded. If it belongs
+    /// to the group, the error concerns this message alone, and no report follows: a request is
     /// answered with an error, and a reply ends its call (decision D28).
     fn abandon_unread(&mut self, bad: TransmissionId) {
         // Calls of both directions may have the same XID.

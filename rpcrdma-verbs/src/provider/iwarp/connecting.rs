@@ -1,8 +1,8 @@
 //! Connections in their setup, over non-blocking sockets: the initiator's request and the reply to
 //! it, and the request that a responder receives (its reply is sent when the user accepts).
 //!
-//! The owner polls the sockets, limits the time, and closes a socket whose setup failed. It does not
-//! continue a setup that has ended.
+//! The owner polls the sockets, limits the time, and closes a socket whose setup failed. It does
+//! not continue a setup that has ended.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;

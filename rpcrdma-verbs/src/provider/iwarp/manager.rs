@@ -205,8 +205,8 @@ impl IwarpConnectionManager {
         }
     }
 
-    /// Removes setups whose queue pairs have ended, once their number may have doubled: their sockets
-    /// are closed, and report nothing.
+    /// Removes setups whose queue pairs have ended, once their number may have doubled: their
+    /// sockets are closed, and report nothing.
     fn remove_given_up(&mut self) {
         if self.setups.len() >= self.swept_at {
             self.setups.retain(|_, setup| match setup {
