@@ -1,10 +1,10 @@
 //! The exchange of transport properties (xcharext-03, section 4) or transport characteristics
 //! (xcharext-02, section 4) by `RDMA2_OPTIONAL`, including operations and properties that the
-//! consumer registers.
+//! consumer registers (`registry`).
 //!
 //! The two drafts exchange the same information, except that only xcharext-02 has pending changes
 //! (`pending`). Their encodings differ (`wire`). This module accepts or rejects the changes that
-//! the peer requests (`ChangeLimits`). `ConnectionParams` has the values in force, and
+//! the peer requests (`limits`). `ConnectionParams` has the values in force, and
 //! `session::operations` applies a new size to the receives.
 //!
 //! One request of this end is queued or in flight at most: a caller of `request` checks `is_busy`
@@ -12,17 +12,14 @@
 //! answer must be queued. A one-way message is an update or an operation call: each takes a credit
 //! that only the reply to a later call returns, and `RequesterCredits::can_spare` decides when
 //! (decision D9). Registered operations are sent also while the exchange is off.
-//!
-//! An announcement with the maximum of registered properties must fit `wire::MAX_CONTENT`.
 
+mod limits;
 mod pending;
+mod registry;
 mod wire;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-
-use arrayvec::ArrayVec;
 
 use super::config::Config;
 use super::optional_header::OptionalHeader;
@@ -38,22 +35,14 @@ use crate::v2::properties::{
     Updprop,
 };
 use crate::v2::rtr::XPROP_RTRSUPP;
-use crate::version::{V2_INLINE_THRESHOLD, Version};
+use crate::version::Version;
 use crate::xdr;
+use limits::ChangeLimits;
 pub(super) use pending::ChangeOutcome;
 use pending::{LocalChanges, PendingChanges, RequestedChange};
+pub use registry::RegisterError;
+use registry::Registry;
 use wire::{ChangeResponse, PropertyDraft, PropertyOperation, PropertyUpdate};
-
-/// The maximum number of registered properties, and of registered operations. See the limits of
-/// an announcement in `wire`.
-const MAX_REGISTERED: usize = 8;
-/// The maximum size of a registered property's value in bytes. See the limits of an announcement in
-/// `wire`.
-const MAX_VALUE_LEN: usize = 64;
-/// The maximum size of a registered operation's content in bytes.
-const MAX_OPERATION_INFO: usize = 256;
-/// The maximum number of queued operations of the consumer.
-const MAX_QUEUED: usize = 8;
 
 /// The property exchange. Requester and responder have the same one.
 // spec: xc3-1.3-d, xc2-1.3-d
@@ -72,12 +61,8 @@ pub(super) struct PropertyExchange {
     pending: PendingChanges,
     /// Our changed properties that are not announced yet.
     changed: LocalChanges,
-    /// The registered properties, with the values of both ends.
-    properties: Vec<RegisteredProperty>,
-    /// The codes of registered operations.
-    operations: ArrayVec<u32, MAX_REGISTERED>,
-    /// Queued operations of the consumer.
-    outgoing: VecDeque<QueuedOperation>,
+    /// What the consumer has registered and queued.
+    pub(super) registry: Registry,
     /// Our properties of rtrext-02, which are fixed; `None` where the extension is off.
     capabilities: Option<Box<RtrCapabilities>>,
     /// The maximum size in bytes to which a peer's request may raise the size of our receive
@@ -85,46 +70,6 @@ pub(super) struct PropertyExchange {
     most: u32,
     can_invalidate: bool,
 }
-
-#[derive(Clone, Debug)]
-struct RegisteredProperty {
-    code: Propid,
-    ours: ArrayVec<u8, MAX_VALUE_LEN>,
-    peer_value: Option<ArrayVec<u8, MAX_VALUE_LEN>>,
-}
-
-#[derive(Clone, Debug)]
-struct QueuedOperation {
-    xid: u32,
-    code: u32,
-    is_call: bool,
-    info: ArrayVec<u8, MAX_OPERATION_INFO>,
-}
-
-/// Describes why an operation or a property cannot be registered or sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// Its code is outside of the range for experiments, 4,294,967,040 to 4,294,967,295
-    /// (xcharext-03, section 6.2), or is registered already.
-    Code,
-    /// Too many are registered or queued.
-    Full,
-    /// It is too long.
-    Long,
-}
-
-impl core::fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Code => "the code is not in the range for experiments, or taken",
-            Self::Full => "there are too many",
-            Self::Long => "too many bytes",
-        })
-    }
-}
-
-impl core::error::Error for RegisterError {}
 
 /// The effect of a received operation.
 pub(super) enum PropertyEvent {
@@ -142,10 +87,6 @@ pub(super) enum PropertyEvent {
     Answered(ChangeOutcome),
 }
 
-/// The first code for experiments.
-// spec: xc3-6.2-a, xc3-6.2-b, xc2-6.2-a
-const FIRST_EXPERIMENTAL: u32 = 4_294_967_040;
-
 impl PropertyExchange {
     pub(super) fn new(config: &Config) -> Self {
         Self {
@@ -155,9 +96,7 @@ impl PropertyExchange {
             request: None,
             pending: PendingChanges::default(),
             changed: LocalChanges::default(),
-            properties: Vec::new(),
-            operations: ArrayVec::new(),
-            outgoing: VecDeque::new(),
+            registry: Registry::default(),
             capabilities: config.rtr.as_ref().map(|rtr| Box::new(rtr.capabilities())),
             most: config.largest_receive(),
             can_invalidate: config.remote_invalidation,
@@ -167,12 +106,9 @@ impl PropertyExchange {
     /// Resets the state for a new connection.
     pub(super) fn connected(&mut self) {
         self.answers.clear();
-        self.outgoing.clear();
+        self.registry.connected();
         self.changed.clear();
         (self.requested, self.request, self.pending) = (None, None, PendingChanges::default());
-        for registered in &mut self.properties {
-            registered.peer_value = None;
-        }
     }
 
     pub(super) fn is_enabled(&self) -> bool {
@@ -189,82 +125,16 @@ impl PropertyExchange {
             )
     }
 
-    pub(super) fn has_operations(&self) -> bool {
-        !self.operations.is_empty()
-    }
-
-    pub(super) fn is_registered(&self, code: u32) -> bool {
-        self.operations.contains(&code)
-    }
-
-    /// Registers an operation of the consumer.
-    pub(super) fn register_operation(&mut self, code: u32) -> Result<(), RegisterError> {
-        if code < FIRST_EXPERIMENTAL || self.operations.contains(&code) {
-            return Err(RegisterError::Code);
-        }
-        self.operations
-            .try_push(code)
-            .map_err(|_| RegisterError::Full)
-    }
-
     /// Registers a property of the consumer, which is announced at the start of each connection.
-    // spec: xc3-6.1-a, xc3-6.1-c, xc2-6.1-a, xc2-6.1-c
     pub(super) fn register_property(
         &mut self,
         code: Propid,
         value: &[u8],
     ) -> Result<(), RegisterError> {
-        let is_taken = self.capabilities.is_some() && code == XPROP_RTRSUPP;
-        if code < FIRST_EXPERIMENTAL
-            || is_taken
-            || self.properties.iter().any(|one| one.code == code)
-        {
+        if self.capabilities.is_some() && code == XPROP_RTRSUPP {
             return Err(RegisterError::Code);
         }
-        let ours = value.try_into().map_err(|_| RegisterError::Long)?;
-        if self.properties.len() == MAX_REGISTERED {
-            return Err(RegisterError::Full);
-        }
-        self.properties.push(RegisteredProperty {
-            code,
-            ours,
-            peer_value: None,
-        });
-        Ok(())
-    }
-
-    /// Returns the peer's value of a registered property.
-    pub(super) fn peer_property(&self, code: Propid) -> Option<&[u8]> {
-        self.properties
-            .iter()
-            .find(|one| one.code == code)?
-            .peer_value
-            .as_deref()
-    }
-
-    /// Queues an operation of the consumer. It is sent in Version Two, and removed at the start of
-    /// the next connection.
-    pub(super) fn queue_operation(
-        &mut self,
-        xid: u32,
-        code: u32,
-        call: bool,
-        info: &[u8],
-    ) -> Result<(), RegisterError> {
-        if !self.is_registered(code) {
-            return Err(RegisterError::Code);
-        }
-        if self.outgoing.len() == MAX_QUEUED {
-            return Err(RegisterError::Full);
-        }
-        let info = info.try_into().map_err(|_| RegisterError::Long)?;
-        self.outgoing.push_back(QueuedOperation {
-            xid,
-            code,
-            is_call: call,
-            info,
-        });
-        Ok(())
+        self.registry.register_property(code, value)
     }
 
     /// Returns whether one of our property requests is queued or in flight.
@@ -365,7 +235,7 @@ impl PropertyExchange {
         match draft.read(code, info)? {
             Some(PropertyOperation::Start(connprop)) => {
                 params.peer.connected(&connprop)?;
-                self.store_values(connprop.start.iter());
+                self.registry.store_values(connprop.start.iter());
                 Ok(PropertyEvent::Changed(None))
             }
             Some(PropertyOperation::Request(request)) => {
@@ -388,7 +258,7 @@ impl PropertyExchange {
     ) -> xdr::Result<PropertyEvent> {
         let now = update.now();
         params.peer.on_updprop(&Updprop { now })?;
-        self.store_values(now.iter());
+        self.registry.store_values(now.iter());
         let ended = if update.clears {
             self.pending.cleared(&now, params.peer.values())
         } else {
@@ -400,20 +270,6 @@ impl PropertyExchange {
         // still lower the size (decision D17).
         params.requested_size = params.requested_size.filter(|_| is_open);
         Ok(PropertyEvent::Changed(ended))
-    }
-
-    /// Stores the values of registered properties. One that is too long counts as unknown, and so
-    /// does the earlier value, which is outdated.
-    fn store_values<'a>(&mut self, values: impl Iterator<Item = Propval<'a>>) {
-        for value in values {
-            if let Some(registered) = self
-                .properties
-                .iter_mut()
-                .find(|one| one.code == value.which)
-            {
-                registered.peer_value = value.data.try_into().ok();
-            }
-        }
     }
 
     /// Handles a request to change our properties. Returns the answer and the change to make.
@@ -552,7 +408,7 @@ impl PropertyExchange {
             let wanted = self.requested.map(|change| change.value);
             return wire::write_request(buffer, xid, requests.credits.requested(), wanted);
         }
-        if self.changed.is_empty() && self.outgoing.is_empty() {
+        if self.changed.is_empty() && self.registry.queued() == 0 {
             return None;
         }
         let xid = self.fresh_xid(requests, serving);
@@ -580,7 +436,7 @@ impl PropertyExchange {
             self.changed.mark_sent(count);
             return Some(bytes);
         }
-        let next = self.outgoing.front().filter(|next| next.is_call)?;
+        let next = self.registry.next_call()?;
         let header = OptionalHeader {
             xid: next.xid,
             credits: credits.requested(),
@@ -591,7 +447,7 @@ impl PropertyExchange {
         if !credits.take_one_way() {
             return None;
         }
-        self.outgoing.pop_front();
+        self.registry.pop_call();
         Some(bytes)
     }
 
@@ -603,8 +459,7 @@ impl PropertyExchange {
         credits: u32,
     ) -> Option<usize> {
         params.version.filter(|version| *version == Version::Two)?;
-        let at = self.outgoing.iter().position(|next| !next.is_call)?;
-        let next = self.outgoing.get(at)?;
+        let (at, next) = self.registry.next_answer()?;
         let header = OptionalHeader {
             xid: next.xid,
             credits,
@@ -612,7 +467,7 @@ impl PropertyExchange {
             operation: next.code,
         };
         let bytes = header.write(&next.info, buffer)?;
-        self.outgoing.remove(at);
+        self.registry.remove(at);
         Some(bytes)
     }
 
@@ -636,20 +491,19 @@ impl PropertyExchange {
     #[inline]
     pub(super) fn has_one_way(&self, params: &ConnectionParams) -> bool {
         // One branch, since each poll asks this, and the queues are nearly always empty.
-        (self.outgoing.len() | self.changed.as_slice().len()) != 0 && self.finds_one_way(params)
+        (self.registry.queued() | self.changed.as_slice().len()) != 0 && self.finds_one_way(params)
     }
 
     #[cold]
     fn finds_one_way(&self, params: &ConnectionParams) -> bool {
-        let has_calls = self.outgoing.iter().any(|next| next.is_call);
-        params.announced && (has_calls || !self.changed.is_empty())
+        params.announced && (self.registry.has_calls() || !self.changed.is_empty())
     }
 
     /// Returns whether no property, answer or operation is queued.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         // One branch, since each poll asks this.
-        (self.changed.as_slice().len() | self.outgoing.len() | self.answers.len()) == 0
+        (self.changed.as_slice().len() | self.registry.queued() | self.answers.len()) == 0
     }
 
     /// Returns whether we announce a structure of our receive buffers, which fixes their size.
@@ -658,56 +512,6 @@ impl PropertyExchange {
         self.capabilities
             .as_ref()
             .is_some_and(|capabilities| capabilities.structure.is_some())
-    }
-}
-
-/// The limits on changes that the peer requests.
-struct ChangeLimits {
-    draft: PropertyDraft,
-    can_invalidate: bool,
-    /// The maximum size of our receive buffers in bytes.
-    most: u32,
-    /// The size in bytes of the receives that are posted from now on.
-    posted: u32,
-}
-
-impl ChangeLimits {
-    /// Decides about a requested change of `ours`.
-    fn decide(&self, wanted: BasicProperty, ours: &PropertyValues) -> Decision {
-        match wanted {
-            BasicProperty::ReceiveBufferSize(size) => {
-                self.decide_size(size, ours.receive_buffer_size)
-            }
-            BasicProperty::RemoteInvalidation(on) if !on || self.can_invalidate => Decision::Accept,
-            BasicProperty::RemoteInvalidation(_) => Decision::Reject,
-            BasicProperty::BackwardSupport(support)
-                if support.value() <= ours.backward_support.value() =>
-            {
-                Decision::Accept
-            }
-            BasicProperty::BackwardSupport(_) => Decision::Reject,
-        }
-    }
-
-    // spec: xc2-4.3-i, xc2-4.3-j
-    fn decide_size(&self, wanted: u32, ours: u32) -> Decision {
-        let grown = wanted.min(self.most);
-        match self.draft {
-            _ if (V2_INLINE_THRESHOLD..=ours).contains(&wanted) => Decision::Accept,
-            // A size below the default threshold gains nothing.
-            PropertyDraft::Properties
-                if wanted < V2_INLINE_THRESHOLD && ours > V2_INLINE_THRESHOLD =>
-            {
-                Decision::Substitute(BasicProperty::ReceiveBufferSize(V2_INLINE_THRESHOLD))
-            }
-            // ROPT_UPDPROP announces a larger size once no receives of the old size are posted.
-            PropertyDraft::Properties => Decision::Reject,
-            // ROPT_UPDXCH announces the larger size, and says that it completes the request.
-            PropertyDraft::Characteristics if grown > ours && grown >= self.posted => {
-                Decision::Defer
-            }
-            PropertyDraft::Characteristics => Decision::Reject,
-        }
     }
 }
 

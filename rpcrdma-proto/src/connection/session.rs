@@ -280,7 +280,7 @@ impl Session {
     /// Returns the peer's value of a registered property.
     #[must_use]
     pub fn peer_property(&self, code: Propid) -> Option<&[u8]> {
-        self.exchange.peer_property(code)
+        self.exchange.registry.peer_property(code)
     }
 
     /// Returns the number of calls that may be sent now.
@@ -321,7 +321,7 @@ impl Session {
     /// # Errors
     /// The code is not experimental, or too many are registered.
     pub fn register_operation(&mut self, code: u32) -> Result<(), RegisterError> {
-        self.exchange.register_operation(code)
+        self.exchange.registry.register_operation(code)
     }
 
     /// Registers an experimental property with our value in XDR. The value is announced at the
@@ -353,6 +353,7 @@ impl Session {
             .queue_operation(xid, code, call, info)
             .map(|()| xid)
     }
+            .registry
 
     /// Sets whether the connection is kept while nothing is queued. A client keeps it as long as
     /// backward calls are possible, since a server cannot connect.

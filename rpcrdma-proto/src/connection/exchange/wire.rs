@@ -9,8 +9,9 @@
 
 use arrayvec::ArrayVec;
 
+use super::PropertyExchange;
 use super::pending::LocalChange;
-use super::{MAX_REGISTERED, PropertyExchange};
+use super::registry::MAX_REGISTERED;
 use crate::connection::config::Properties;
 use crate::connection::optional_header::OptionalHeader;
 use crate::connection::params::ConnectionParams;
@@ -250,10 +251,7 @@ impl PropertyExchange {
             }));
             let staying = start.len()..start.len() + capabilities.len();
             start.extend(capabilities.iter().copied());
-            start.extend(self.properties.iter().map(|one| Propval {
-                which: one.code,
-                data: &one.ours,
-            }));
+            start.extend(self.registry.announced());
             // The size is the first element of the set.
             let size = u32::from(self.has_structure());
             let nochg = staying.fold(size, |subset, position| subset | 1 << position);

@@ -53,7 +53,7 @@ impl Session {
         if optional.direction == MsgType::Reply || self.config.role == Role::Server {
             self.on_version_evidence(Version::Two);
         }
-        if self.exchange.is_registered(optional.code) {
+        if self.exchange.registry.is_registered(optional.code) {
             if optional.is_contradicted() {
                 self.malformed(optional, RefusalReason::OperationDirection);
                 return BufferDisposition::Free;

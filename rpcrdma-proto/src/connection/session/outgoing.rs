@@ -351,7 +351,7 @@ impl Session {
         // With a grant of one message, an operation and a call may be in flight, and each is
         // answered. An operation takes its credit when it is sent, and its receive is posted
         // before.
-        let answers = if self.exchange.has_operations() {
+        let answers = if self.exchange.registry.has_operations() {
             2.max(replies.saturating_add(1))
         } else {
             1
