@@ -6,11 +6,8 @@
 //! this rule.
 //!
 //! [`Negotiation::next`] is the table of a requester. docs/state-machines.md shows it, and a test
-//! compares both. `connection::session` creates the events, but never [`NegotiationEvent::Lost`],
-//! and follows only [`NegotiationAction::Close`]: `decides_version` retransmits after
-//! `VersionOneOnly`, and `lost` fills its [`VersionCache`] if the state is `Probing` or Version One
-//! was chosen after a rejection. `connection::params` has the thresholds in use, not
-//! [`Negotiation::threshold`]. A change of these parts of the table must change the session, too.
+//! compares both. `connection::session` creates the events and takes the actions;
+//! `connection::params` has the inline thresholds that follow from the state.
 //!
 //! ```
 //! use rpcrdma_proto::version::{Negotiation, NegotiationAction, NegotiationEvent, Version};
@@ -19,7 +16,8 @@
 //! let (probing, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
 //! assert_eq!((probing.version(), probing.is_settled()), (Some(Version::Two), false));
 //! let (settled, action) = probing.next(NegotiationEvent::VersionOneOnly);
-//! assert_eq!((settled, action), (Negotiation::One, NegotiationAction::SendAgain));
+//! assert_eq!((settled, action), (Negotiation::Rejected, NegotiationAction::SendAgain));
+//! assert_eq!(settled.version(), Some(Version::One));
 //! ```
 
 use crate::sizes;
@@ -78,12 +76,14 @@ pub enum Negotiation {
     NotStarted,
     /// The first message was sent, in Version Two.
     Probing,
-    /// Version One is in use.
+    /// Version One is in use, and Version Two was not tried.
     One,
+    /// Version One is in use, because the peer has rejected Version Two on this connection.
+    Rejected,
     /// Version Two is in use.
     Two,
-    /// No version was negotiated: the two ends have none in common, or the connection was lost
-    /// before the answer. The connection is not used again.
+    /// No version is negotiated: the two ends have none in common, or the connection was lost.
+    /// The connection is not used again.
     Failed,
 }
 
@@ -100,7 +100,8 @@ pub enum NegotiationEvent {
     /// An error arrived: a version error whose range has Version One, or another error in Version
     /// One. The peer supports Version One, but not Version Two.
     VersionOneOnly,
-    /// A version error arrived whose range lacks Version One: no version is left (decision D8).
+    /// A version error arrived whose range lacks Version One, or that rejects the version which
+    /// the peer has offered: no version is left (decision D8).
     NoCommonVersion,
     /// The connection was lost, or the first message was not answered in time.
     Lost,
@@ -128,7 +129,7 @@ pub enum NegotiationAction {
     Nothing,
     /// Retransmit in Version One.
     SendAgain,
-    /// Remember that the peer does not support Version Two.
+    /// Remember that the peer does not support Version Two, for the next connections.
     Remember,
     /// Close the connection.
     Close,
@@ -147,10 +148,11 @@ impl Negotiation {
     }
 
     /// All states, in the order of the table.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::NotStarted,
         Self::Probing,
         Self::One,
+        Self::Rejected,
         Self::Two,
         Self::Failed,
     ];
@@ -168,12 +170,15 @@ impl Negotiation {
                 (Self::Two, NegotiationAction::Nothing)
             }
             (Self::Probing, NegotiationEvent::VersionOneOnly) => {
-                (Self::One, NegotiationAction::SendAgain)
+                (Self::Rejected, NegotiationAction::SendAgain)
             }
-            (Self::Probing, NegotiationEvent::NoCommonVersion) => {
+            (Self::Probing | Self::Rejected, NegotiationEvent::NoCommonVersion) => {
                 (Self::Failed, NegotiationAction::Close)
             }
-            (Self::Probing, NegotiationEvent::Lost) => (Self::Failed, NegotiationAction::Remember),
+            // The peer may have closed it because of the version.
+            (Self::Probing | Self::Rejected, NegotiationEvent::Lost) => {
+                (Self::Failed, NegotiationAction::Remember)
+            }
             // The negotiated version is fixed for the connection: a version error after that ends
             // only the call that it answers.
             (state, _) => (state, NegotiationAction::Nothing),
@@ -186,7 +191,7 @@ impl Negotiation {
     pub const fn version(self) -> Option<Version> {
         match self {
             Self::NotStarted | Self::Probing | Self::Two => Some(Version::Two),
-            Self::One => Some(Version::One),
+            Self::One | Self::Rejected => Some(Version::One),
             Self::Failed => None,
         }
     }
@@ -195,19 +200,7 @@ impl Negotiation {
     /// whatever number of credits was granted (version-two-01, section 5).
     #[must_use]
     pub const fn is_settled(self) -> bool {
-        matches!(self, Self::One | Self::Two)
-    }
-
-    /// Returns the inline threshold of the next message in bytes, without properties of Version
-    /// Two, given the threshold `one` of the peer in Version One.
-    // spec: v2-2.3-c, v2-5-d, v2-5.1-b, v2-5.2-f, v2-5.2-g
-    #[must_use]
-    pub const fn threshold(self, one: u32) -> u32 {
-        match self {
-            Self::NotStarted | Self::Probing | Self::Failed => V1_INLINE_THRESHOLD,
-            Self::One => one,
-            Self::Two => V2_INLINE_THRESHOLD,
-        }
+        matches!(self, Self::One | Self::Rejected | Self::Two)
     }
 }
 

@@ -21,8 +21,6 @@ pub(super) struct ConnectionParams {
     pub(super) role: Role,
     /// The negotiation of a client. A server takes the version from the first message.
     pub(super) negotiation: Negotiation,
-    /// Whether the peer has rejected Version Two on this connection.
-    pub(super) rejected_v2: bool,
     /// The time by which the first message must be answered.
     pub(super) negotiation_deadline: Option<u64>,
     /// The negotiated version.
@@ -58,7 +56,6 @@ impl ConnectionParams {
         Self {
             role: config.role,
             negotiation: Negotiation::new(config.max_version, remembered),
-            rejected_v2: false,
             negotiation_deadline: None,
             version,
             peer_answered: config.role == Role::Client,
@@ -100,7 +97,8 @@ impl ConnectionParams {
     }
 
     /// Returns the size in bytes of the largest Send that the peer accepts in this version.
-    // spec: v2-2.1-a, v2-2.1-b, v2-2.1-c, v2-2.3-b, v2-5.2-g, xc3-3.1-c, xc3-3.1-d, xc3-3.1-j
+    // spec: v2-2.1-a, v2-2.1-b, v2-2.1-c, v2-2.3-b, v2-2.3-c, v2-5-d, v2-5.1-b, v2-5.2-f, v2-5.2-g
+    // spec: xc3-3.1-c, xc3-3.1-d, xc3-3.1-j
     // spec: bd-4.2-c
     // spec: xc2-3.1-c, xc2-3.1-d, xc2-3.1-j
     pub(super) fn send_limit(&self, version: Version) -> u32 {

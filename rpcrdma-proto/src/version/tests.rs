@@ -42,13 +42,13 @@ fn the_table_is_that_of_the_documentation() {
 fn version_two_responder_is_negotiated() {
     let state = Negotiation::new(Version::Two, false);
     assert_eq!(
-        (state.version(), state.threshold(1024), state.is_settled()),
-        (Some(Version::Two), 1024, false)
+        (state.version(), state.is_settled()),
+        (Some(Version::Two), false)
     );
     let (state, _) = state.next(NegotiationEvent::Sent);
     assert_eq!(
-        (state.version(), state.threshold(8192), state.is_settled()),
-        (Some(Version::Two), 1024, false)
+        (state.version(), state.is_settled()),
+        (Some(Version::Two), false)
     );
     for proof in [
         NegotiationEvent::Answered,
@@ -60,34 +60,30 @@ fn version_two_responder_is_negotiated() {
             (Negotiation::Two, NegotiationAction::Nothing)
         );
         assert_eq!(
-            (state.version(), state.threshold(1024), state.is_settled()),
-            (Some(Version::Two), 4096, true)
+            (state.version(), state.is_settled()),
+            (Some(Version::Two), true)
         );
     }
 }
 
 /// version-two-01, section 5.2.
-// spec: v2-5.2-b, v2-5.2-c, v2-5.2-f
+// spec: v2-5.2-b, v2-5.2-c
 #[test]
 fn version_one_responder_is_negotiated() {
     let (asked, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
     let (state, action) = asked.next(NegotiationEvent::from_range(1, 1));
     assert_eq!(
         (state, action),
-        (Negotiation::One, NegotiationAction::SendAgain)
+        (Negotiation::Rejected, NegotiationAction::SendAgain)
     );
     assert_eq!(
-        (
-            state.version(),
-            state.threshold(1024),
-            state.threshold(4096)
-        ),
-        (Some(Version::One), 1024, 4096)
+        (state.version(), state.is_settled()),
+        (Some(Version::One), true)
     );
     for (low, high) in [(0, 1), (1, 2), (0, u32::MAX)] {
         assert_eq!(
             asked.next(NegotiationEvent::from_range(low, high)),
-            (Negotiation::One, NegotiationAction::SendAgain),
+            (Negotiation::Rejected, NegotiationAction::SendAgain),
             "{low} to {high}"
         );
     }
@@ -105,10 +101,13 @@ fn version_one_responder_is_negotiated() {
 #[test]
 fn silent_peer_is_remembered_for_a_while() {
     let (asked, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
-    assert_eq!(
-        asked.next(NegotiationEvent::Lost),
-        (Negotiation::Failed, NegotiationAction::Remember)
-    );
+    let (rejected, _) = asked.next(NegotiationEvent::VersionOneOnly);
+    for state in [asked, rejected] {
+        assert_eq!(
+            state.next(NegotiationEvent::Lost),
+            (Negotiation::Failed, NegotiationAction::Remember)
+        );
+    }
     let mut memory = VersionCache::new();
     assert!(!memory.is_remembered(0));
     memory.remember(1_000, 60_000_000);
@@ -129,12 +128,21 @@ fn silent_peer_is_remembered_for_a_while() {
     );
 }
 
-/// No late or wrong message changes a negotiated version.
+/// No late or wrong message changes a negotiated version. A peer that rejects the version that it
+/// has offered leaves none.
 #[test]
 fn negotiated_version_is_fixed() {
     for state in [Negotiation::One, Negotiation::Two, Negotiation::Failed] {
         for event in EVENTS {
             assert_eq!(state.next(event), (state, NegotiationAction::Nothing));
         }
+    }
+    for event in EVENTS {
+        let (next, _) = Negotiation::Rejected.next(event);
+        let lasts = !matches!(
+            event,
+            NegotiationEvent::NoCommonVersion | NegotiationEvent::Lost
+        );
+        assert_eq!(next == Negotiation::Rejected, lasts, "{event:?}");
     }
 }

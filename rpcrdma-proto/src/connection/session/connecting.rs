@@ -1,11 +1,9 @@
 //! The connection of a session: how it begins and ends, and its version.
 //!
 //! This module decides when a client connects and with which delay, and applies each transition of
-//! `ConnState`. `crate::version` has the table of the negotiation; of its actions only `Close` has
-//! an effect here. `decides_version` tells the caller to retransmit, and `lost` remembers the
-//! version of the peer. `connected` and `lost` must reset each part that belongs to one connection.
-//! `connected` rejects a connection while a call or a reply holds memory of an earlier one
-//! (`is_settled`).
+//! `ConnState`. `crate::version` has the table of the negotiation, and `on_negotiation` takes its
+//! actions. `connected` and `lost` must reset each part that belongs to one connection. `connected`
+//! rejects a connection while a call or a reply holds memory of an earlier one (`is_settled`).
 
 use super::{Session, SessionConnectError};
 use crate::connection::config::Role;
@@ -64,8 +62,7 @@ impl Session {
         ) {
             return;
         }
-        // The peer may have dropped it for the version (version-two-01, section 5.2).
-        if self.params.negotiation == Negotiation::Probing || self.params.rejected_v2 {
+        if self.on_negotiation(NegotiationEvent::Lost) == NegotiationAction::Remember {
             self.remember_version_one(now);
         }
         // A short connection without any progress counts as a failed attempt.
@@ -202,7 +199,7 @@ impl Session {
     pub(super) fn on_first_version(&mut self, version: Version) {
         match self.config.role {
             Role::Client if version == Version::Two => {
-                self.on_negotiation(NegotiationEvent::Answered)
+                self.on_negotiation(NegotiationEvent::Answered);
             }
             Role::Client => {}
             Role::Server => self.on_settled(version),
@@ -214,39 +211,32 @@ impl Session {
     // spec: v2-5.2-c, v2-5.2-d
     pub(super) fn decides_version(&mut self, version: Version, error: PeerError) -> bool {
         let event = match (error, version) {
-            (PeerError::Versions { .. }, _) if self.params.rejected_v2 => {
-                // It refuses the version that it has offered.
-                self.close(CloseReason::NoVersion);
-                return false;
+            // It refuses the version that it has offered.
+            (PeerError::Versions { .. }, _) if self.params.negotiation == Negotiation::Rejected => {
+                NegotiationEvent::NoCommonVersion
             }
             (PeerError::Versions { low, high }, _) => NegotiationEvent::from_range(low, high),
             (_, Version::Two) => NegotiationEvent::UnknownOperation,
             // It could not read the message, and says so in the only version that it has.
             (_, Version::One) => NegotiationEvent::VersionOneOnly,
         };
-        if self.params.negotiation != Negotiation::Probing {
-            return false;
-        }
-        self.params.rejected_v2 = event == NegotiationEvent::VersionOneOnly;
-        self.on_negotiation(event);
-        event == NegotiationEvent::VersionOneOnly
+        self.on_negotiation(event) == NegotiationAction::SendAgain
     }
 
-    /// Handles an event of the version negotiation.
-    pub(super) fn on_negotiation(&mut self, event: NegotiationEvent) {
+    /// Handles an event of the version negotiation, and returns the action of the table. Only
+    /// `Close` is taken here: the callers have what the others need.
+    pub(super) fn on_negotiation(&mut self, event: NegotiationEvent) -> NegotiationAction {
         let (next, action) = self.params.negotiation.next(event);
         let settles = !self.params.negotiation.is_settled() && next.is_settled();
         self.params.negotiation = next;
         if settles && let Some(version) = next.version() {
             self.on_settled(version);
         }
-        match action {
-            NegotiationAction::Close => self.close(CloseReason::NoVersion),
-            NegotiationAction::Nothing
-            | NegotiationAction::SendAgain
-            | NegotiationAction::Remember => {}
+        if action == NegotiationAction::Close {
+            self.close(CloseReason::NoVersion);
         }
     }
+        action
 
     /// The version of the connection is known.
     // spec: v2-5.1-b, v2-5.2-f
