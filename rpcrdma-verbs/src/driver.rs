@@ -79,9 +79,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::connection::{
-    CloseReason, Config, ReplyError, Role, ServedCallId, Session, SessionCallError,
-};
+use rpcrdma_proto::connection::{CloseReason, Config, ReplyError, Role, ServedCallId, Session};
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 use rpcrdma_proto::transfer::MAX_RESULTS;
 use xdrgen_runtime::SharedBytes;
@@ -498,7 +496,7 @@ impl<D: Device> Driver<D> {
                     ..CallBuffers::default()
                 });
                 Err(BeginError {
-                    error: OutgoingCallError::Call(SessionCallError::Closed),
+                    error: OutgoingCallError::NoConnection,
                     buffers: memory,
                 })
             }

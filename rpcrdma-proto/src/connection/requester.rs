@@ -86,8 +86,10 @@ pub(super) struct Requester {
 pub enum SessionCallError {
     /// The maximum number of calls is open.
     Full,
-    /// The session has ended or is draining.
-    Closed,
+    /// The consumer has drained or aborted the session, which has not ended yet.
+    Closing,
+    /// The session has ended for this reason.
+    Ended(CloseReason),
     /// Results are wanted of parts of the call that overlap, or are not in their order.
     Spans,
 }
@@ -96,7 +98,8 @@ impl core::fmt::Display for SessionCallError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Full => "the maximum number of calls is open",
-            Self::Closed => "the session has ended",
+            Self::Closing => "the session is being closed",
+            Self::Ended(reason) => return write!(f, "the session has ended: {reason}"),
             Self::Spans => "the spans of the results overlap or are not in the order of the call",
         })
     }

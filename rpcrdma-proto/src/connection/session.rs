@@ -65,6 +65,8 @@ pub struct Session {
     closing: Option<CloseReason>,
     /// Whether the session ends once all calls are complete.
     draining: bool,
+    /// Why the session has ended.
+    ended: Option<CloseReason>,
     /// Whether the connection is kept while nothing is queued.
     keep_connected: bool,
     /// Whether the peer's consumer accepts backward calls on this connection.
@@ -220,6 +222,7 @@ impl Session {
             next_is_v1: false,
             closing: None,
             draining: false,
+            ended: None,
             keep_connected: config.role == Role::Client,
             peer_ready: false,
             reconnect_at: 0,
@@ -350,10 +353,10 @@ impl Session {
     ) -> Result<u32, RegisterError> {
         let xid = xid.unwrap_or_else(|| self.fresh_xid());
         self.exchange
+            .registry
             .queue_operation(xid, code, call, info)
             .map(|()| xid)
     }
-            .registry
 
     /// Sets whether the connection is kept while nothing is queued. A client keeps it as long as
     /// backward calls are possible, since a server cannot connect.
@@ -388,8 +391,8 @@ impl Session {
     /// [`timeout`](Self::timeout), once a Send and the peer no longer hold its memory.
     ///
     /// # Errors
-    /// Too many calls are open, the session is draining, or the spans of the results are out of
-    /// order.
+    /// Too many calls are open, the session is draining or has ended, or the spans of the results
+    /// are out of order.
     // spec: bd-5.4-b, bd-5.4-c, bd-2.3-a, bd-2.3-b
     pub fn call(
         &mut self,
@@ -425,7 +428,9 @@ impl Session {
         deadline: Option<u64>,
     ) -> Result<u32, SessionCallError> {
         if self.draining || self.state == ConnState::Closed {
-            return Err(SessionCallError::Closed);
+            return Err(self
+                .ended
+                .map_or(SessionCallError::Closing, SessionCallError::Ended));
         }
         let Self {
             requester: requests,

@@ -615,7 +615,7 @@ fn no_more_calls_than_were_configured() {
     client.session.drain();
     assert_eq!(
         client.session.call(&NULL, None),
-        Err(SessionCallError::Closed)
+        Err(SessionCallError::Closing)
     );
     exchange(&mut client, &mut server);
 }

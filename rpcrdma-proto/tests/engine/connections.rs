@@ -366,7 +366,7 @@ fn a_session_that_is_aborted_fails_its_calls() {
     );
     assert_eq!(
         client.session.call(&NULL, None),
-        Err(SessionCallError::Closed)
+        Err(SessionCallError::Ended(CloseReason::Aborted))
     );
     let _ = client.session.received(BufferId(1), &words(&[0; 9]), None);
     assert_eq!(OFFSET, 4096);

@@ -1,7 +1,7 @@
 //! The negotiation of the version, and the first messages.
 
 use rpcrdma_proto::connection::{
-    Action, CallFailure, CloseReason, Config, ConnState, Event, Properties,
+    Action, CallFailure, CloseReason, Config, ConnState, Event, Properties, SessionCallError,
 };
 use rpcrdma_proto::error::{PeerError, RefusalReason};
 use rpcrdma_proto::transfer::CallSpec;
@@ -176,6 +176,12 @@ fn the_range_of_an_error_about_versions_decides() {
                     reason: CloseReason::NoVersion,
                     is_final: true
                 })
+            );
+            let refused = client.session.call(&NULL, None).unwrap_err();
+            assert_eq!(refused, SessionCallError::Ended(CloseReason::NoVersion));
+            assert_eq!(
+                refused.to_string(),
+                "the session has ended: the two ends have no version in common"
             );
         }
     }

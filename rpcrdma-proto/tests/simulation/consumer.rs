@@ -167,7 +167,9 @@ impl World {
                 }
                 self.pairs[pair].ends[end].calls.push(call);
             }
-            Err(SessionCallError::Full | SessionCallError::Closed) => {}
+            Err(
+                SessionCallError::Full | SessionCallError::Closing | SessionCallError::Ended(_),
+            ) => {}
             Err(SessionCallError::Spans) => {
                 self.fail(format!("does not take the results of {spec:?}"))
             }

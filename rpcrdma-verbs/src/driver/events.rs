@@ -308,6 +308,8 @@ pub enum OutgoingCallError {
     Call(SessionCallError),
     /// The message can't be written.
     Write(WriteError),
+    /// The driver has no such connection: it was forgotten.
+    NoConnection,
 }
 
 impl fmt::Display for OutgoingCallError {
@@ -315,6 +317,7 @@ impl fmt::Display for OutgoingCallError {
         match self {
             Self::Call(error) => error.fmt(f),
             Self::Write(error) => error.fmt(f),
+            Self::NoConnection => f.write_str("the driver has no such connection"),
         }
     }
 }

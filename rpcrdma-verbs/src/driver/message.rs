@@ -33,8 +33,6 @@ pub enum WriteError {
     TooManyItems,
     /// The operations of a call have more results than the call has buffers.
     TooManyResults,
-    /// The service replied with an error, which has no results.
-    NoResults,
 }
 
 impl std::fmt::Display for WriteError {
@@ -42,7 +40,6 @@ impl std::fmt::Display for WriteError {
         match self {
             Self::Xdr(error) => error.fmt(f),
             Self::TooLong(error) => error.fmt(f),
-            Self::NoResults => f.write_str("there are no results"),
             Self::TooManyResults => {
                 f.write_str("the operations have more results than the call has buffers for")
             }

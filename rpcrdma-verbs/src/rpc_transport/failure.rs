@@ -44,7 +44,12 @@ pub(super) fn progress(is_sent: bool) -> Progress {
 /// Returns the error of a call that could not begin, and so was not executed.
 pub(super) fn begin_error(error: OutgoingCallError) -> CallErrorKind {
     match error {
-        OutgoingCallError::Call(SessionCallError::Closed) => CallErrorKind::Shutdown,
+        // The user has closed the channel.
+        OutgoingCallError::NoConnection
+        | OutgoingCallError::Call(
+            SessionCallError::Closing
+            | SessionCallError::Ended(CloseReason::Drained | CloseReason::Aborted),
+        ) => CallErrorKind::Shutdown,
         OutgoingCallError::Call(SessionCallError::Full) => CallErrorKind::TooManyCalls,
         OutgoingCallError::Call(error) => CallErrorKind::Transport(Arc::new(error)),
         OutgoingCallError::Write(error) => CallErrorKind::Transport(Arc::new(error)),
@@ -57,6 +62,24 @@ mod tests {
     use rpcrdma_proto::transfer::TransferError;
 
     use super::*;
+
+    #[test]
+    fn a_call_on_an_ended_channel_says_who_ended_it() {
+        let text = |error| begin_error(error).to_string();
+        let ended = |reason| OutgoingCallError::Call(SessionCallError::Ended(reason));
+        for closed in [
+            OutgoingCallError::NoConnection,
+            OutgoingCallError::Call(SessionCallError::Closing),
+            ended(CloseReason::Drained),
+            ended(CloseReason::Aborted),
+        ] {
+            assert_eq!(text(closed), "the channel was shut down", "{closed:?}");
+        }
+        assert_eq!(
+            text(ended(CloseReason::NoVersion)),
+            "the transport failed: the session has ended: the two ends have no version in common"
+        );
+    }
 
     #[test]
     fn a_failure_says_whether_the_call_was_executed() {

@@ -154,6 +154,7 @@ impl Session {
     /// Records that no other connection follows.
     pub(super) fn end_connection(&mut self, why: CloseReason) {
         self.state = self.state.next(StateChange::Ended).unwrap_or(self.state);
+        self.ended = Some(why);
         self.requester.fail_all(why, &mut self.output);
         self.output.push_event(Event::Closed {
             reason: why,
@@ -235,8 +236,8 @@ impl Session {
         if action == NegotiationAction::Close {
             self.close(CloseReason::NoVersion);
         }
-    }
         action
+    }
 
     /// The version of the connection is known.
     // spec: v2-5.1-b, v2-5.2-f
