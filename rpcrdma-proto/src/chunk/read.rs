@@ -2,8 +2,9 @@
 //! 3.4.5).
 //!
 //! [`ReadPlan`] validates a list, and [`Pieces`] then computes without checks: `validated` must
-//! reject each list on which a sum of `Pieces` could exceed its type. `connection::responder`
-//! stores the segments of a valid list, and plans the list again in `Session::pieces`.
+//! reject each list on which a sum of `Pieces` could exceed its type. A plan needs the segments in
+//! the order of their Positions, by which `connection::responder` sorts those of a call. It stores
+//! the segments, and plans the list again in `Session::pieces`.
 
 use super::{ChunkError, ChunkLimits, Segment, padded};
 use crate::xdr::{Iter, List};
@@ -113,7 +114,8 @@ impl Iterator for ReadSegments<'_> {
 /// requester's memory.
 ///
 /// Validated: positions are multiples of four, in order, within the message and not overlapping, no
-/// sum overflows, and the whole is within the [`ChunkLimits`].
+/// sum overflows, and the whole is within the [`ChunkLimits`]. A peer may send a list in another
+/// order, which must be sorted by position before, without changing the order within a chunk.
 ///
 /// ```
 /// use rpcrdma_proto::chunk::{ChunkLimits, Piece, ReadPlan};

@@ -14,6 +14,7 @@ mod offered_chunks;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -27,7 +28,7 @@ use super::rtr::replies::GroupReplies;
 use super::slab::Slab;
 use super::states::{ServedEvent, ServedState};
 use super::xid_table::XidTable;
-use crate::chunk::{ChunkError, ChunkLimits, Pieces, ReadPlan, ReadSegment, WriteChunk};
+use crate::chunk::{ChunkError, ChunkLimits, Pieces, ReadList, ReadPlan, WriteChunk};
 use crate::credit::{CreditOverrun, ResponderCredits};
 use crate::header::{Chunks, OutgoingHeader};
 use crate::placement::BufferStructure;
@@ -528,7 +529,9 @@ fn offered(
     limits: &ChunkLimits,
     call: &mut ServedCall,
 ) -> Result<(), ChunkError> {
-    let reads = chunks.reads();
+    let lists = call.offered.fill();
+    store_reads(chunks.reads(), limits, &mut lists.reads)?;
+    let reads = List::from(lists.reads.as_slice()).into();
     let plan = match inline {
         Some(inline) => ReadPlan::inline(reads, inline.len(), limits)?,
         None => ReadPlan::long(reads, limits)?,
@@ -539,7 +542,6 @@ fn offered(
     } else {
         ServedState::Reading
     };
-    let lists = call.offered.fill();
     for chunk in chunks.writes(limits) {
         let chunk = chunk?;
         lists.count(chunk.len())?;
@@ -549,15 +551,31 @@ fn offered(
         lists.reply = Some(chunk.len());
         keep(&chunk, limits, lists)?;
     }
-    let read = |segment: ReadSegment| v2::ReadSegment {
-        position: segment.position,
-        target: segment.target.into(),
-    };
-    lists.reads.extend(reads.iter().map(read));
     call.keys
         .add(lists.segments.iter().map(|segment| segment.handle));
     call.keys
         .add(lists.reads.iter().map(|segment| segment.target.handle));
+    Ok(())
+}
+
+/// Stores a Read list, by Position. No rule orders the segments of a list, except those of one
+/// chunk, whose order stays.
+// spec: rfc8166-3.4.5-a
+fn store_reads(
+    reads: ReadList<'_>,
+    limits: &ChunkLimits,
+    stored: &mut Vec<v2::ReadSegment>,
+) -> Result<(), ChunkError> {
+    if reads.len() > limits.max_segments as usize {
+        return Err(ChunkError::TooManySegments);
+    }
+    stored.extend(reads.iter().map(|segment| v2::ReadSegment {
+        position: segment.position,
+        target: segment.target.into(),
+    }));
+    if !stored.is_sorted_by_key(|segment| segment.position) {
+        stored.sort_by_key(|segment| segment.position);
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The chunk lists of Version One, word by word (RFC 8166): the offers of a requester, and their
 //! use by a responder.
 
-use rpcrdma_proto::chunk::{ChunkError, Segment};
+use rpcrdma_proto::chunk::{ChunkError, Piece, Segment};
 use rpcrdma_proto::connection::{Action, CallFailure, CallRegion, Config, RdmaWrite, ServedCallId};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultItem, ResultSpec, TransferError};
@@ -239,6 +239,51 @@ fn a_result_in_more_segments_than_expected_takes_a_reply_chunk() {
             (&[10_000][..], Some(rest_of_reply))
         );
     }
+}
+
+/// A Read list may have any order: a chunk is the segments of one Position, in list order, wherever
+/// they are in the list. The Position-Zero chunk need not be the first.
+// spec: rfc8166-3.4.5-a
+#[test]
+fn read_segments_are_grouped_by_position() {
+    let (_, mut server) = ends();
+    let segment = |position, handle, length| [1, position, handle, length, 0, 4096];
+    let read = |at, handle, length| Piece::Read {
+        at,
+        from: Segment {
+            handle,
+            length,
+            offset: 4096,
+        },
+    };
+    let inline = |at, from, length| Piece::Inline { at, from, length };
+    let first = [segment(8, 1, 4), segment(24, 2, 8), segment(8, 3, 3)].concat();
+    let last = [segment(24, 2, 8), segment(8, 1, 4), segment(8, 3, 3)].concat();
+    for lists in [first, last] {
+        server.receive(&offering(77, 0, &[&lists[..], &EMPTY].concat()));
+        let call = server.arrived()[0];
+        let pieces: Vec<_> = server.session.pieces(call).unwrap().collect();
+        let padding = Piece::Padding { at: 15, length: 1 };
+        assert_eq!(
+            pieces,
+            [
+                inline(0, 0, 8),
+                read(8, 1, 4),
+                read(12, 3, 3),
+                padding,
+                inline(16, 8, 8),
+                read(24, 2, 8),
+                inline(32, 16, 24),
+            ]
+        );
+        server.session.reply(call, 24, &[]).unwrap();
+        assert_eq!(server.send().unwrap().word(3), 0);
+    }
+    let long = [segment(0, 1, 20), segment(20, 2, 8), segment(0, 3, 12)].concat();
+    server.receive(&offering(78, 1, &[&long[..], &EMPTY].concat()));
+    let call = server.arrived()[0];
+    let pieces: Vec<_> = server.session.pieces(call).unwrap().collect();
+    assert_eq!(pieces, [read(0, 1, 20), read(20, 2, 8), read(28, 3, 12)]);
 }
 
 // ---- Replies ------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ fn chunks() -> Vec<Case> {
                 .bytes(),
             ])
         }),
-        case("Positions out of order", |to| {
+        case("Read chunks that overlap, out of order", |to| {
             Some(vec![
                 Raw {
                     reads: vec![(32, SEGMENT), (8, SEGMENT)],

@@ -201,7 +201,7 @@ pub(super) fn chunks() -> Vec<Case> {
             "",
         ),
         case(
-            "Positions out of order",
+            "Read chunks that overlap, out of order",
             |at| {
                 Raw {
                     reads: vec![(32, at(0, 64)), (8, at(0, 64))],
