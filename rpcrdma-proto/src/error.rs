@@ -12,7 +12,11 @@
 //! use rpcrdma_proto::version::Version;
 //!
 //! // An end that supports only Version One receives a message of Version Two, and answers.
-//! let message = [0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0];
+//! #[rustfmt::skip]
+//! let message = [
+//!     0, 0, 0, 7,  0, 0, 0, 2,  0, 0, 0, 32,  0, 0, 0, 0,  0, 0, 0, 0,
+//!     0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,
+//! ];
 //! let refusal = Header::parse(&message, Version::One).expect_err("another version");
 //! assert_eq!((refusal.xid, refusal.reason), (7, RefusalReason::Version));
 //! let action = refusal.action(false, Version::One, Version::One);
@@ -135,6 +139,9 @@ pub struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reason == RefusalReason::Short {
+            return f.write_str("a message that is too short for a header");
+        }
         write!(
             f,
             "message {:#010x} of version {}: {}",
@@ -183,19 +190,19 @@ impl Refusal {
         }
     }
 
-    /// Returns the action to take. `is_own_xid` tells whether this end has a call in flight with
-    /// the XID: a message without a direction is then most likely its reply. `lowest` and `highest`
-    /// are the supported versions.
+    /// Returns the action to take. `is_reply` tells whether a message that states no direction
+    /// counts as a reply: this end has a call in flight with the XID, or serves no calls. `lowest`
+    /// and `highest` are the supported versions.
     ///
     /// Errors, replies, `RDMA_DONE` and messages without a trustworthy XID are never answered.
     // spec: v2-5.2-a, v2-5.2-b, v2-4.2.3-a
     // spec: rfc8166-4.2.4-c, rfc8166-4.2.4-d, rfc8166-4.5-b, rfc8166-4.5-c, rfc8166-4.5-g
     // spec: rfc8166-4.5.1-a, rfc8166-4.5.2-a, rfc8166-4.6.1-b, rfc8166-4.6.2-b
     #[must_use]
-    pub fn action(&self, is_own_xid: bool, lowest: Version, highest: Version) -> RefusalAction {
+    pub fn action(&self, is_reply: bool, lowest: Version, highest: Version) -> RefusalAction {
         let reply = match self.direction {
             Some(direction) => direction == MsgType::Reply,
-            None => is_own_xid,
+            None => is_reply,
         };
         match self.reason {
             _ if self.error => RefusalAction::Drop,

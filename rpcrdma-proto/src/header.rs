@@ -264,7 +264,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    // spec: rfc8166-4.2.2-a
+    // spec: rfc8166-4.2.2-a, rfc8166-4.5-a
     fn decode(message: &'a [u8], highest: Version) -> Result<Self, Refusal> {
         let Some([xid, vers, credits, procedure]) = words(message) else {
             return Err(Refusal::short());
@@ -278,6 +278,8 @@ impl<'a> Header<'a> {
         };
         let version = match Version::from_number(vers) {
             Some(version) if version <= highest => version,
+            // Its XID cannot be trusted.
+            _ if message.len() < MIN_LEN && procedure != ERROR => return Err(Refusal::short()),
             _ => return Err(refusal(RefusalReason::Version)),
         };
         let parsed = match version {
@@ -308,15 +310,15 @@ fn words<const N: usize>(message: &[u8]) -> Option<[u32; N]> {
 /// `RDMA_ERROR` and `RDMA2_ERROR`: fixed for all versions.
 const ERROR: u32 = 4;
 
-/// The minimum length in bytes of a Version One message that is not an error (RFC 8166, section
-/// 4.5).
-const V1_MIN_LEN: usize = 28;
+/// The minimum length in bytes of a message that is not an error, of Version One or of a version
+/// that is not supported (RFC 8166, section 4.5).
+const MIN_LEN: usize = 28;
 
 // spec: rfc8166-4.2.4-a, rfc8166-4.5-a
 fn version_one(message: &[u8]) -> Result<HeaderBody<'_>, RefusalReason> {
     // The error's layout is shorter than the least message.
     let error = message.get(12..FIXED) == Some(&ERROR.to_be_bytes());
-    if message.len() < V1_MIN_LEN && !error {
+    if message.len() < MIN_LEN && !error {
         return Err(RefusalReason::Short);
     }
     let (header, payload) = v1::Msg::from_prefix(message).map_err(xdr_error)?;

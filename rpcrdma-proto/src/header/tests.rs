@@ -397,7 +397,7 @@ fn answers_have_the_layout_of_their_version() {
         ("2a 2 20 6 0", PeerError::Header, "2a 2 7 4 2"),
         ("2a 2 20 6 0", PeerError::Operation, "2a 2 7 4 3"),
         (
-            "2a 63 20 0 0",
+            "2a 63 20 0 0 0 0",
             PeerError::Versions { low: 1, high: 2 },
             "2a 63 7 4 1 1 2",
         ),

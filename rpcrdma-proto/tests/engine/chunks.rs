@@ -460,3 +460,41 @@ fn a_call_that_the_consumer_rejects_is_not_processed() {
     client.receive(&words(&[xid, 1, 8, 4, 2]));
     assert_eq!(client.failures(xid), [CallFailure::Peer(PeerError::Header)]);
 }
+
+/// A client that serves no backward calls is a requester alone, and sends no error: it drops what
+/// it cannot read. A call says that it is one, and is refused.
+// spec: rfc8166-4.2.4-c, rfc8166-4.5-c, rfc8166-4.6.1-b
+#[test]
+fn a_requester_sends_no_errors() {
+    let malformed = [
+        words(&[77, 1, 8, 2, 4, 64, 0, 0, 0, 77, 1]),
+        words(&[77, 1, 8, 99, 0, 0, 0]),
+        words(&[77, 2, 8, 0, 0, 0, 0, 0, 77, 1]),
+        words(&[77, 1, 8, 0, 0, 0, 0, 78, 1]),
+        words(&[77, 1, 8, 0, 2, 0, 0, 77, 1]),
+    ];
+    for (backward_v1, max_served, answers) in [(false, 8, 0), (true, 0, 0), (true, 8, 5)] {
+        let config = Config {
+            backward_v1,
+            max_served,
+            ..one(Config::client())
+        };
+        let (mut client, mut server) = settled(config, one(Config::server()));
+        works(&mut client, &mut server);
+        for message in &malformed {
+            client.receive(message);
+        }
+        let mut errors = 0;
+        while let Some(error) = client.send() {
+            assert_eq!((error.word(0), error.word(3)), (77, 4));
+            errors += 1;
+        }
+        assert_eq!(errors, answers, "{backward_v1}, {max_served}");
+        assert_eq!(client.session.counters().dropped, 5 - answers);
+        if answers == 0 {
+            client.receive(&offering(79, 0, &EMPTY));
+            let error = client.send().unwrap();
+            assert_eq!((error.word(0), error.word(3), error.word(4)), (79, 4, 2));
+        }
+    }
+}

@@ -73,6 +73,9 @@ fn headers() -> Vec<Case> {
         case("version 3", |_| {
             Some(vec![words(&[NONE, 3, 1, 0, 0, 0, 0, 0])])
         }),
+        case("version 3, in less than 28 bytes", |_| {
+            Some(vec![words(&[NONE, 3, 1, 0, 0, 0])])
+        }),
         case("version 3, in place of a reply", |to| {
             Some(vec![words(&[to.plain, 3, 1, 0, 0, 0, 0, 0])])
         }),

@@ -6,7 +6,7 @@
 //! does not check the length.
 
 use super::Session;
-use crate::connection::config::Config;
+use crate::connection::config::{Config, Role};
 use crate::connection::output::{CloseReason, Event, ServedCallId};
 use crate::connection::requester::RequestKind;
 use crate::error::{PeerError, Refusal, RefusalAction, RefusalReason};
@@ -52,11 +52,19 @@ impl Session {
     // spec: rtr-5.4-b, rtr-9.5-a
     #[cold]
     pub(super) fn refuse(&mut self, refusal: Refusal) {
-        let ours = self.requester.expects(refusal.xid);
-        match refusal.action(ours, Version::One, self.params.max_receive_version()) {
+        let is_reply = self.requester.expects(refusal.xid) || !self.may_serve();
+        match refusal.action(is_reply, Version::One, self.params.max_receive_version()) {
             RefusalAction::Answer(error) => self.answer(refusal, error),
             RefusalAction::Drop => self.drop_message(refusal),
         }
+    }
+
+    /// Returns whether this end may be a responder. In Version Two both ends answer operations.
+    // spec: rfc8166-4.2.4-c
+    fn may_serve(&self) -> bool {
+        let has_backward = self.config.max_served > 0 && self.config.backward_v1;
+        let is_v1 = self.params.version == Some(Version::One);
+        self.config.role == Role::Server || !is_v1 || has_backward
     }
 
     /// Drops a message, and keeps the reason.
