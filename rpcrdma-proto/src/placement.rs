@@ -31,7 +31,7 @@ use arrayvec::ArrayVec;
 use crate::v2::rtr::{Buf, Group, Seg, XMRSFLAG_PLT};
 use crate::xdr::Array;
 
-pub use layout::{Layout, PlacedData, Transmission};
+pub use layout::{Layout, MAX_GAP, MAX_RUNS, PlacedData, Transmission};
 
 /// A receive buffer, identified by a number that the transport chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

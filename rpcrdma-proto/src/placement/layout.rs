@@ -5,8 +5,8 @@
 //! `transfer::headers` computes the first header from them, and `connection::rtr::group_sender`
 //! computes them again for each Send.
 //!
-//! The driver of `rpcrdma-verbs` gathers the data of a transmission and the zeros between them. Its
-//! `TRANSMISSION_SGE` follows from `MAX_RUNS`, and its buffer of zeros must have `MAX_GAP` bytes.
+//! A driver gathers the data of a transmission and the zeros between them: `MAX_RUNS` and `MAX_GAP`
+//! bound its gather entries and its zeros.
 
 use core::ops::Range;
 
@@ -16,11 +16,11 @@ use super::{BufferStructure, MAX_BUFFER_SEGMENTS};
 
 /// The maximum gap in bytes between two targets with data that is sent as zeros. A larger gap
 /// starts another transmission. The gap before the first target has no maximum.
-const MAX_GAP: u32 = 4096;
+pub const MAX_GAP: u32 = 4096;
 
 /// The maximum number of runs in one transmission: adjacent data of one item, without zeros between
-/// them. Each takes gather entries of its Send.
-const MAX_RUNS: usize = 3;
+/// them. Each takes a gather entry of its Send, and so do the zeros between two runs.
+pub const MAX_RUNS: usize = 3;
 
 /// The parts of a message that is laid out in receive buffers of one structure: its Payload stream,
 /// and the items that are placed in targets.

@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
     PayloadPiece, SendOwner, ServedCallId, TransmissionIndex, Transmit,
 };
+use rpcrdma_proto::placement::{MAX_GAP, MAX_RUNS};
 
 use super::logging::logs_calls;
 use super::{Connection, WrContext, close_without_memory};
@@ -18,9 +19,6 @@ use crate::driver::message::Message;
 use crate::memory::{Buf, MemoryError, Pool, PostedBuf};
 use crate::provider::{Capabilities, Device, Operation, RemoteMemory};
 use crate::queue::{BufRange, MAX_SGE};
-
-/// The length of the buffer of zeros that are sent between data.
-const ZERO_BYTES: u32 = 4096;
 
 /// One in this many requests is signaled, which frees the places of the others in the send queue.
 const SIGNAL_INTERVAL: u32 = 16;
@@ -106,9 +104,9 @@ impl SendState {
         if let Some(zeros) = &self.zeros {
             return Ok(zeros.clone());
         }
-        let mut buf = pool.take(ZERO_BYTES)?;
+        let mut buf = pool.take(MAX_GAP)?;
         buf.as_full_mut().fill(0);
-        buf.set_len(ZERO_BYTES);
+        buf.set_len(MAX_GAP);
         Ok(self.zeros.insert(buf.into()).clone())
     }
 }
@@ -449,9 +447,9 @@ fn write_message(
     }
 }
 
-/// The number of scatter/gather entries that any transmission of a group needs: header, three runs
-/// of data, and zeros before the second and the third.
-const TRANSMISSION_SGE: usize = 6;
+/// The number of scatter/gather entries that any transmission of a group needs: header, runs of
+/// data, and zeros between the runs.
+const TRANSMISSION_SGE: usize = 2 * MAX_RUNS;
 
 /// Returns the length of a piece.
 const fn length(piece: &PayloadPiece) -> u32 {
