@@ -32,7 +32,7 @@ use rpcrdma_proto::connection::Properties;
 use crate::output::OutputError;
 use file::Frame;
 use iwarp::{IwarpArrival, IwarpConnection};
-use packet::{Packet, TcpHeader, Transport};
+use packet::{Packet, Parsed, TcpHeader, Transport};
 use report::{ConnectionNumber, Report, Sender};
 use roce::{Management, Requests, RoceArrival, Transfer};
 use tcp::{Direction, StreamPart};
@@ -40,6 +40,9 @@ use tcp::{Direction, StreamPart};
 /// The maximum connections and queue pairs that are tracked at once. Those beyond it are not
 /// decoded.
 const MAX_FLOWS: usize = 1 << 16;
+
+/// The report about a message that is incomplete at the end of the capture.
+const END_OF_SEND: &str = "the end of a Send";
 
 /// Prints the messages of a capture.
 pub(crate) fn run(path: &Path, json: bool, draft: Properties) -> Result<(), Box<dyn Error>> {
@@ -136,8 +139,13 @@ impl<W: Write> Analysis<W> {
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), OutputError> {
         self.report.frame(frame);
-        let Some(packet) = packet::parse(frame) else {
-            return Ok(());
+        let packet = match packet::parse(frame) {
+            Some(Parsed::Packet(packet)) => packet,
+            Some(Parsed::Fragment) => {
+                self.report.fragment();
+                return Ok(());
+            }
+            None => return Ok(()),
         };
         match packet.transport {
             Transport::Udp if packet.destination.port() == roce::PORT => self.roce(&packet),
@@ -146,13 +154,31 @@ impl<W: Write> Analysis<W> {
         }
     }
 
+    /// Handles the end of the capture, where messages may be incomplete.
     fn finish(&mut self) -> Result<(), OutputError> {
+        let flows = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.requests.is_within_send());
+        let mut flows: Vec<QueuePair> = flows.map(|(key, _)| *key).collect();
+        flows.sort_unstable();
+        for key in flows {
+            if let Some((number, from)) = self.known_end(key) {
+                self.report.lost(number, from, END_OF_SEND)?;
+            }
+        }
         let streams = std::mem::take(&mut self.streams);
         let mut streams: Vec<_> = streams.into_iter().collect();
         // The output does not depend on the order of the map.
         streams.sort_unstable_by_key(|(ends, _)| *ends);
         for (ends, mut stream) in streams {
             self.close(ends, &mut stream)?;
+            if let Some((number, client)) = stream.connection.filter(|_| !stream.has_ended) {
+                for (side, what) in stream.iwarp.incomplete() {
+                    self.report
+                        .lost(number, Sender::of_side(side, client), what)?;
+                }
+            }
         }
         Ok(())
     }
@@ -223,8 +249,18 @@ impl<W: Write> Analysis<W> {
         }
     }
 
+    /// Returns the connection of a flow, if it is announced.
+    fn known_end(&self, key: QueuePair) -> Option<(ConnectionNumber, Sender)> {
+        let end = |key: &QueuePair| self.flows.get(key).and_then(|flow| flow.end);
+        let by_managers = || {
+            let (from, peer, _) = self.managed.get(&key)?;
+            end(peer).map(|(number, _)| (number, *from))
+        };
+        end(&key).or_else(by_managers)
+    }
+
     fn arrived(&mut self, key: QueuePair, arrival: RoceArrival) -> Result<(), OutputError> {
-        let end = self.flows.get(&key).and_then(|flow| flow.end);
+        let end = self.known_end(key);
         match arrival {
             RoceArrival::Lost { text, .. } => match end {
                 Some((number, from)) => self.report.lost(number, from, &text),
@@ -439,16 +475,12 @@ impl<W: Write> Analysis<W> {
         side: usize,
         arrival: IwarpArrival,
     ) -> Result<(), OutputError> {
-        let sender = |client: usize| {
-            if side == client {
-                Sender::Client
-            } else {
-                Sender::Server
-            }
-        };
         match arrival {
             IwarpArrival::Lost(text) => match stream.connection {
-                Some((number, client)) => self.report.lost(number, sender(client), &text),
+                Some((number, client)) => {
+                    let from = Sender::of_side(side, client);
+                    self.report.lost(number, from, &text)
+                }
                 None => Ok(()),
             },
             IwarpArrival::Send { bytes, segments } => {
@@ -475,8 +507,8 @@ impl<W: Write> Analysis<W> {
                     }
                 };
                 stream.connection = Some((number, client));
-                self.report
-                    .message(number, sender(client), &message, segments)
+                let from = Sender::of_side(side, client);
+                self.report.message(number, from, &message, segments)
             }
         }
     }

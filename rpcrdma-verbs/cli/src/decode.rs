@@ -42,16 +42,21 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(capture) = &options.pcap {
         return crate::capture::run(capture, options.json, draft);
     }
-    let bytes = match &options.file {
+    let (bytes, source) = match &options.file {
         Some(file) => {
-            std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?
+            let named = |error| format!("{}: {error}", file.display());
+            let bytes = std::fs::read(file).map_err(named)?;
+            (bytes, file.display().to_string())
         }
         None => {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes)?;
-            bytes
+            (bytes, "the standard input".to_owned())
         }
     };
+    if bytes.is_empty() {
+        return Err(format!("{source} is empty").into());
+    }
     let bytes = if options.hex {
         from_hex(&bytes)?
     } else {
@@ -71,6 +76,9 @@ fn from_hex(text: &[u8]) -> Result<Vec<u8>, String> {
         .map(|digit| char::from(*digit))
         .filter(char::is_ascii_hexdigit)
         .collect();
+    if digits.is_empty() {
+        return Err("no hexadecimal digits".to_owned());
+    }
     if !digits.len().is_multiple_of(2) {
         return Err("an odd number of hexadecimal digits".to_owned());
     }
@@ -90,5 +98,6 @@ mod tests {
     fn hexadecimal_may_have_separators() {
         assert_eq!(from_hex(b"00 ff\n1a"), Ok(vec![0, 255, 26]));
         assert!(from_hex(b"123").is_err());
+        assert_eq!(from_hex(b" \n"), Err("no hexadecimal digits".to_owned()));
     }
 }

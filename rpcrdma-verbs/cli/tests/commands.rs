@@ -214,10 +214,33 @@ fn invalid_messages_are_not_decoded() {
         text,
         "RDMA_MSG call 0x00000007, 32 credits, 8 bytes inline\n"
     );
-    for bytes in [&b"\x7fELF\x02\x01\x01"[..], &message[..20], b""] {
-        let output = rpcrdma(&["decode", &file("other", bytes)]);
+    let short = "a message that is too short for a header";
+    for (option, bytes, error) in [
+        (None, &b"\x7fELF\x02\x01\x01"[..], short.to_owned()),
+        (None, &message[..20], short.to_owned()),
+        (None, b"", format!("{} is empty", file("other", b""))),
+        (Some("--hex"), b" \n", "no hexadecimal digits".to_owned()),
+        (
+            Some("--pcap"),
+            b"",
+            format!("{}: the file is empty", file("other", b"")),
+        ),
+    ] {
+        let file = file("other", bytes);
+        let arguments: Vec<&str> = ["decode"]
+            .into_iter()
+            .chain(option)
+            .chain([&*file])
+            .collect();
+        let output = rpcrdma(&arguments);
         assert_eq!(output.status.code(), Some(1), "{bytes:?}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{bytes:?}");
-        assert!(output.stderr.starts_with(b"rpcrdma: "), "{bytes:?}");
+        let expected = format!("rpcrdma: {error}\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
     }
+    let output = rpcrdma(&["decode"]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "rpcrdma: the standard input is empty\n"
+    );
 }

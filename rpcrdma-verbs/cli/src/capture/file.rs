@@ -99,6 +99,7 @@ pub(super) fn read(
     let reader = pcap_parser::create_reader(ROOM, FullReads(input));
     let mut reader = reader.map_err(|error| match error {
         PcapError::ReadError => "the file can't be read",
+        PcapError::Eof => "the file is empty",
         _ => "this is neither a pcap nor a pcapng file",
     })?;
     let mut context = Context::default();

@@ -134,6 +134,12 @@ impl IwarpConnection {
         arrivals
     }
 
+    /// Returns the directions that end within a message, and what is missing.
+    pub(super) fn incomplete(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let halves = self.halves.iter().enumerate();
+        halves.filter_map(|(side, half)| Some((side, half.incomplete()?)))
+    }
+
     /// Reads a frame of the setup, if the direction begins with one.
     fn set_up(&mut self, side: usize) {
         let half = &mut self.halves[side];
@@ -254,6 +260,15 @@ impl HalfStream {
         if self.state != HalfState::Foreign {
             self.state = HalfState::Lost;
         }
+    }
+
+    /// Returns what is missing, if the direction ends within a Send, or within an FPDU.
+    fn incomplete(&self) -> Option<&'static str> {
+        if self.partial.is_some() {
+            return Some(super::END_OF_SEND);
+        }
+        let is_within = self.state == (HalfState::Fpdus { sure: true }) && !self.buffer.is_empty();
+        is_within.then_some("the end of an FPDU")
     }
 
     fn drop_buffer(&mut self) {

@@ -136,9 +136,16 @@ pub(super) fn is_supported(link: Linktype) -> bool {
     LinkHeader::of(link).is_some()
 }
 
-/// Parses a frame. Returns `None` if it has another type, is a fragment, or is truncated in its
-/// headers.
-pub(super) fn parse<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
+/// A frame that was parsed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Parsed<'a> {
+    Packet(Packet<'a>),
+    /// A fragment of a UDP or TCP packet. RoCE and TCP do not fragment, but routers may.
+    Fragment,
+}
+
+/// Parses a frame. Returns `None` if it has another type, or is truncated in its headers.
+pub(super) fn parse<'a>(frame: &Frame<'a>) -> Option<Parsed<'a>> {
     let mut bytes = Bytes(frame.bytes);
     let protocol = LinkHeader::of(frame.link)?.skip(&mut bytes)?;
     network(bytes, protocol, frame.missing())
@@ -153,7 +160,7 @@ fn by_version(bytes: Bytes<'_>) -> Option<u16> {
 }
 
 /// Parses the packet at the end of a frame, of which `missing` more bytes were not captured.
-fn network(mut bytes: Bytes<'_>, mut protocol: u16, missing: usize) -> Option<Packet<'_>> {
+fn network(mut bytes: Bytes<'_>, mut protocol: u16, missing: usize) -> Option<Parsed<'_>> {
     for _ in 0..4 {
         if VLAN_TAGS.contains(&protocol) {
             bytes.take(2)?;
@@ -167,14 +174,17 @@ fn network(mut bytes: Bytes<'_>, mut protocol: u16, missing: usize) -> Option<Pa
     }
 }
 
-fn ipv4(bytes: Bytes<'_>, missing: usize) -> Option<Packet<'_>> {
+fn ipv4(bytes: Bytes<'_>, missing: usize) -> Option<Parsed<'_>> {
     let header = bytes.0.get(..20)?;
     let header_length = usize::from(header[0] & 15) * 4;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let fragment = u16::from_be_bytes([header[6], header[7]]);
-    // Fragments are not supported: RoCE and TCP do not fragment.
-    if header[0] >> 4 != 4 || header_length < 20 || fragment & 0x3fff != 0 {
+    if header[0] >> 4 != 4 || header_length < 20 {
         return None;
+    }
+    // The offset, and the flag that more fragments follow.
+    if fragment & 0x3fff != 0 {
+        return fragment_of(header[9]);
     }
     let address = |at: usize| {
         let bytes: Option<[u8; 4]> = header.get(at..at + 4)?.try_into().ok();
@@ -192,7 +202,10 @@ fn ipv4(bytes: Bytes<'_>, missing: usize) -> Option<Packet<'_>> {
     transport(header[9], addresses, Bytes(payload), length)
 }
 
-fn ipv6(mut bytes: Bytes<'_>, missing: usize) -> Option<Packet<'_>> {
+/// The header of a fragment of IPv6 (RFC 8200, section 4.5).
+const FRAGMENT: u8 = 44;
+
+fn ipv6(mut bytes: Bytes<'_>, missing: usize) -> Option<Parsed<'_>> {
     let header: [u8; 40] = bytes.array()?;
     if header[0] >> 4 != 6 {
         return None;
@@ -211,16 +224,26 @@ fn ipv6(mut bytes: Bytes<'_>, missing: usize) -> Option<Packet<'_>> {
     let mut next = header[6];
     // Hop-by-hop options, routing and destination options may come first.
     for _ in 0..8 {
-        if ![0, 43, 60].contains(&next) {
+        if ![0, 43, FRAGMENT, 60].contains(&next) {
             break;
         }
-        let extension = bytes.0.get(..2)?;
-        let size = 8 * (usize::from(extension[1]) + 1);
+        let extension = bytes.0.get(..4)?;
+        let size = match next {
+            // Without offset and further fragments, the packet is whole (RFC 6946).
+            FRAGMENT if extension[2] == 0 && extension[3] & 0xf9 == 0 => 8,
+            FRAGMENT => return fragment_of(extension[0]),
+            _ => 8 * (usize::from(extension[1]) + 1),
+        };
         next = extension[0];
         bytes.take(size)?;
         length = length.checked_sub(size)?;
     }
     transport(next, addresses, bytes, length)
+}
+
+/// Returns the fragment of a packet of this protocol, if that can carry messages.
+fn fragment_of(protocol: u8) -> Option<Parsed<'static>> {
+    [UDP, TCP].contains(&protocol).then_some(Parsed::Fragment)
 }
 
 /// Returns the packet with `length` bytes of header and payload.
@@ -229,7 +252,7 @@ fn transport(
     addresses: (IpAddr, IpAddr),
     mut bytes: Bytes<'_>,
     length: usize,
-) -> Option<Packet<'_>> {
+) -> Option<Parsed<'_>> {
     // A frame may have padding.
     bytes.0 = bytes.0.get(..length).unwrap_or(bytes.0);
     let whole = bytes;
@@ -254,11 +277,11 @@ fn transport(
         }
         _ => return None,
     };
-    Some(Packet {
+    Some(Parsed::Packet(Packet {
         source: SocketAddr::new(addresses.0, source),
         destination: SocketAddr::new(addresses.1, destination),
         transport,
         payload: whole.0.get(header..)?,
         length: length.checked_sub(header)?,
-    })
+    }))
 }

@@ -28,6 +28,15 @@ pub(super) enum Sender {
 }
 
 impl Sender {
+    /// Returns the sender on a side of a connection whose client is on the side `client`.
+    pub(super) const fn of_side(side: usize, client: usize) -> Self {
+        if side == client {
+            Self::Client
+        } else {
+            Self::Server
+        }
+    }
+
     pub(super) const fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -67,6 +76,7 @@ pub(super) struct Report<W> {
     losses: u64,
     frames: u64,
     truncated: u64,
+    fragments: u64,
     /// The number of frames of each link type that is not supported.
     unsupported: BTreeMap<i32, u64>,
     /// Whether the capture has more concurrent connections than are tracked.
@@ -88,6 +98,7 @@ impl<W: Write> Report<W> {
             losses: 0,
             frames: 0,
             truncated: 0,
+            fragments: 0,
             unsupported: BTreeMap::new(),
             overflown: false,
             calls: BTreeMap::new(),
@@ -106,6 +117,11 @@ impl<W: Write> Report<W> {
         if !packet::is_supported(frame.link) {
             *self.unsupported.entry(frame.link.0).or_default() += 1;
         }
+    }
+
+    /// Counts a fragment, which is not decoded.
+    pub(super) const fn fragment(&mut self) {
+        self.fragments += 1;
     }
 
     /// Returns a link type that is not supported, if no frame has another one.
@@ -210,8 +226,8 @@ impl<W: Write> Report<W> {
             let event = json!({
                 "event": "summary", "messages": self.messages, "connections": self.connections,
                 "losses": self.losses, "other_sends": self.others, "damage": damage,
-                "truncated": self.truncated, "unsupported": self.unsupported,
-                "overflown": self.overflown,
+                "truncated": self.truncated, "fragments": self.fragments,
+                "unsupported": self.unsupported, "overflown": self.overflown,
             });
             writeln!(self.out, "{event}")?;
             return Ok(());
@@ -221,6 +237,14 @@ impl<W: Write> Report<W> {
         if self.truncated > 0 {
             let text = counted(self.truncated, "frame was", "frames were");
             writeln!(self.out, "{text} not captured to the end")?;
+        }
+        if self.fragments > 0 {
+            let (one, many) = (
+                "fragment of an IP packet was",
+                "fragments of IP packets were",
+            );
+            let text = counted(self.fragments, one, many);
+            writeln!(self.out, "{text} not decoded")?;
         }
         for (link, count) in &self.unsupported {
             let text = counted(*count, "frame has", "frames have");

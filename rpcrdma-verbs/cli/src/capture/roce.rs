@@ -88,6 +88,15 @@ impl<'a> Transfer<'a> {
         reth.u32().filter(|_| self.opcode == 12)
     }
 
+    /// Returns true if the packet retries the rest of an RDMA Read of this length, of which as many
+    /// packets of the response have arrived: all but the last have the length of the MTU.
+    fn retries(&self, length: u32, arrived: u32) -> bool {
+        self.read_length().is_some_and(|rest| {
+            let whole = |mtu: u32| arrived.checked_mul(mtu)?.checked_add(rest);
+            rest > 0 && MTUS.into_iter().any(|mtu| whole(mtu) == Some(length))
+        })
+    }
+
     /// Returns the connection manager message in a datagram to queue pair 1.
     pub(super) fn management(&self) -> Option<Management> {
         if self.opcode != 0x64 || self.queue_pair != 1 {
@@ -173,7 +182,7 @@ impl Requests {
         if !packet.is_request() {
             return arrivals;
         }
-        match self.missing(packet.psn) {
+        match self.missing(packet) {
             Missing::Nothing => {}
             // The packet is a retransmission.
             Missing::Before => return arrivals,
@@ -191,6 +200,11 @@ impl Requests {
         });
         arrivals.extend(self.collect(packet));
         arrivals
+    }
+
+    /// Returns whether the last packet belongs to a Send that is incomplete.
+    pub(super) const fn is_within_send(&self) -> bool {
+        self.partial.is_some()
     }
 
     fn collect(&mut self, packet: &Transfer<'_>) -> Option<RoceArrival> {
@@ -232,7 +246,8 @@ impl Requests {
     }
 
     /// Compares the sequence number of a packet with the expected one.
-    fn missing(&self, psn: u32) -> Missing {
+    fn missing(&self, packet: &Transfer<'_>) -> Missing {
+        let psn = packet.psn;
         let distance = |from: u32| psn.wrapping_sub(from) & PSN_MASK;
         let by_distance = |from: u32| match distance(from) {
             0 => Missing::Nothing,
@@ -252,7 +267,7 @@ impl Requests {
                 let ahead = distance(read);
                 if after.contains(&ahead) {
                     Missing::Nothing
-                } else if ahead == 0 || ahead > PSN_MASK / 2 {
+                } else if ahead == 0 || ahead > PSN_MASK / 2 || packet.retries(length, ahead) {
                     Missing::Before
                 } else if ahead > after[0] {
                     by_distance(read.wrapping_add(after[0]) & PSN_MASK)
@@ -270,4 +285,54 @@ enum Missing {
     /// None: the packet itself was seen before.
     Before,
     Some(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Requests, RoceArrival, Transfer};
+
+    /// Returns an RDMA Read request, or a Send of one packet, with its ICRC.
+    fn packet(psn: u32, read: Option<u32>) -> Vec<u8> {
+        let mut packet = vec![if read.is_some() { 12 } else { 4 }, 0, 0xff, 0xff];
+        packet.extend(0x100u32.to_be_bytes());
+        packet.extend(psn.to_be_bytes());
+        if let Some(length) = read {
+            packet.extend([0; 12]);
+            packet.extend(length.to_be_bytes());
+        }
+        packet.extend([0; 4]);
+        packet
+    }
+
+    /// Returns the losses in a sequence of requests.
+    fn losses(requests: &[(u32, Option<u32>)]) -> usize {
+        let mut flow = Requests::default();
+        let mut count = 0;
+        for (psn, read) in requests {
+            let packet = packet(*psn, *read);
+            let transfer = Transfer::parse(&packet, packet.len()).expect("a packet");
+            let arrivals = flow.receive(&transfer);
+            let lost = |arrival: &&RoceArrival| matches!(arrival, RoceArrival::Lost { .. });
+            count += arrivals.iter().filter(lost).count();
+        }
+        count
+    }
+
+    /// A requester that lacks packets of a response reads the rest again, from the first that it
+    /// lacks.
+    #[test]
+    fn the_retried_rest_of_a_read_is_no_loss() {
+        // The MTU is 1024: the response has ten packets.
+        let (read, send) = ((100, Some(10_000)), (110, None));
+        for arrived in 0..10 {
+            let rest = (100 + arrived, Some(10_000 - 1024 * arrived));
+            assert_eq!(losses(&[read, rest, send]), 0, "{arrived}");
+            assert_eq!(losses(&[read, send, rest, (111, None)]), 0, "{arrived}");
+            // It is tried twice.
+            assert_eq!(losses(&[read, rest, rest, send]), 0, "{arrived}");
+        }
+        // Another Read follows, of which the capture lacks the packet before it.
+        assert_eq!(losses(&[read, (106, Some(512))]), 1);
+        assert_eq!(losses(&[read, (106, None)]), 1);
+    }
 }

@@ -543,3 +543,137 @@ fn a_capture_without_the_setup_of_one_end_is_read() {
     // Frames of the client: SYN, ACK, request.
     assert_whole(&header, &without(&[0, 2, 3]), 0);
 }
+
+/// Returns the text of the report about a capture.
+fn text(file: &[u8]) -> String {
+    let mut out = Vec::new();
+    let report = Report::new(&mut out, false, Properties::Properties);
+    super::analyze(file, report).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Returns a record with these bytes in place of its frame.
+fn record_of(record: &[u8], frame: &[u8]) -> Vec<u8> {
+    let length = (frame.len() as u32).to_le_bytes();
+    [&record[..8], &length, &length, frame].concat()
+}
+
+/// Returns the record with an IPv6 packet, whose payload follows a fragment header with this offset
+/// and flag (RFC 8200, section 4.5).
+fn as_v6_fragment(record: &[u8], offset_and_flag: u16) -> Vec<u8> {
+    let (ethernet, packet) = record[16..].split_at(14);
+    let (header, payload) = packet.split_at(20);
+    let address = |at: usize| [&[0x20, 1, 0xd, 0xb8][..], &[0; 8], &header[at..at + 4]].concat();
+    let length = (payload.len() as u16 + 8).to_be_bytes();
+    let fragment = [
+        &[header[9], 0],
+        &offset_and_flag.to_be_bytes()[..],
+        &[0, 0, 0, 1],
+    ]
+    .concat();
+    let frame = [
+        &ethernet[..12],
+        &[0x86, 0xdd, 0x60, 0, 0, 0],
+        &length,
+        &[44, 64],
+        &address(12),
+        &address(16),
+        &fragment,
+        payload,
+    ];
+    record_of(record, &frame.concat())
+}
+
+/// Fragments are counted, since their messages are missing. A packet of IPv6 with a fragment header
+/// that is no fragment (RFC 6946) is whole.
+#[test]
+fn fragments_are_counted() {
+    /// The offset of the flags of IPv4, and of the protocol, in a record.
+    const FLAGS: usize = 16 + 14 + 6;
+    const PROTOCOL: usize = 16 + 14 + 9;
+    let file = capture_of(Frames::Roce, &[7], [60, 24, 60, 24]);
+    let original: Vec<Vec<u8>> = records(&file).iter().map(|one| one.to_vec()).collect();
+    let mut v4 = original.clone();
+    // More fragments follow, and one at an offset.
+    (v4[3][FLAGS], v4[4][FLAGS + 1]) = (0x20, 5);
+    let v6 = |flags: [u16; 2]| {
+        let records = original.iter().enumerate();
+        let records = records.map(|(at, record)| match at {
+            3 => as_v6_fragment(record, flags[0]),
+            4 => as_v6_fragment(record, flags[1]),
+            _ => as_v6_fragment(record, 0),
+        });
+        records.collect::<Vec<_>>()
+    };
+    for (records, fragments) in [(v4, 2), (v6([1, 40]), 2), (v6([0, 0]), 0)] {
+        let file = pcap_of(&file, records.iter().map(Vec::as_slice));
+        let events = events(&file).unwrap();
+        let [summary] = of_kind(&events, "summary")[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!(summary["fragments"], fragments);
+        assert_eq!(summary["messages"], 4 - fragments);
+        let line = "2 fragments of IP packets were not decoded\n";
+        assert_eq!(text(&file).contains(line), fragments > 0);
+    }
+    // No protocol that can carry RDMA.
+    let mut other = original;
+    (other[3][FLAGS], other[3][PROTOCOL]) = (0x20, 1);
+    let file = pcap_of(&file, other.iter().map(Vec::as_slice));
+    assert_eq!(events(&file).unwrap().last().unwrap()["fragments"], 0);
+}
+
+/// A capture that ends within a Send says so.
+#[test]
+fn an_incomplete_send_at_the_end_is_reported() {
+    for (frames, of_reply) in [(Frames::Roce, 3), (Frames::Iwarp, 2)] {
+        let file = capture_of(frames, &[7], [60, 2500, 60, 24]);
+        let setup = if frames == Frames::Roce { 2 } else { SETUP };
+        let all = records(&file);
+        for packets in 0..=of_reply {
+            let file = pcap_of(&file, all[..setup + 1 + packets].iter().copied());
+            let events = events(&file).unwrap();
+            let lost: Vec<_> = of_kind(&events, "lost")
+                .iter()
+                .map(|event| (event["from"].clone(), event["what"].clone()))
+                .collect();
+            let end: (Value, Value) = ("server".into(), "the end of a Send".into());
+            let expected = if (1..of_reply).contains(&packets) {
+                vec![end]
+            } else {
+                vec![]
+            };
+            assert_eq!(lost, expected, "{frames:?}, {packets}");
+        }
+    }
+}
+
+/// A capture that ends within an FPDU says so, unless the connection ended there.
+#[test]
+fn an_incomplete_fpdu_at_the_end_is_reported() {
+    let (header, records) = iwarp_records();
+    let last = &records[SETUP + 3];
+    let mut frame = last[16..last.len() - 10].to_vec();
+    let length = (frame.len() - 14) as u16;
+    frame[16..18].copy_from_slice(&length.to_be_bytes());
+    let mut records = records[..SETUP + 3].to_vec();
+    records.push(record_of(last, &frame));
+    let lost = |records: &[Vec<u8>]| {
+        let file = pcap_of(&header, records.iter().map(Vec::as_slice));
+        let events = events(&file).unwrap();
+        assert_eq!(of_kind(&events, "message").len(), 3);
+        let lost = of_kind(&events, "lost");
+        lost.iter()
+            .map(|event| event["what"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lost(&records), ["the end of an FPDU"]);
+    // The server resets the connection.
+    let mut reset = record_of(last, &frame[..14 + 20 + 20]);
+    let sent = u32::from_be_bytes(frame[38..42].try_into().unwrap()) + u32::from(length) - 40;
+    reset[TCP + 4..TCP + 8].copy_from_slice(&sent.to_be_bytes());
+    reset[TCP - 18..TCP - 16].copy_from_slice(&40u16.to_be_bytes());
+    reset[TCP + 13] |= 4;
+    records.push(reset);
+    assert!(lost(&records).is_empty());
+}
