@@ -111,7 +111,8 @@ fn rfcxml(lines: usize) -> String {
 fn defects(lines: usize) -> String {
     let one = |number| {
         format!(
-            "struct a_{number} {{\n    missing_{number} x;\n}};\nstruct a_{number} {{\n    int y;\n}};\n\
+            "struct a_{number} {{\n    missing_{number} x;\n}};\n\
+             struct a_{number} {{\n    int y;\n}};\n\
              typedef int b_{number}\nconst C_{number} = 1;\n"
         )
     };

@@ -254,8 +254,8 @@ fn paths_of_modules_are_names_in_rust() {
 }
 
 /// An overlay of [`XDR`], whose first key is on line 5.
-const OVERLAY: &str = "[[module.overlay]]\nname = \"A\"\nstruct = \"c\"\ncode = \"k\"\ndata = \"d\"\n\
-                       strip = [\"ON\"]\ncases = [[\"ONE\", \"c\"]]\n";
+const OVERLAY: &str = "[[module.overlay]]\nname = \"A\"\nstruct = \"c\"\ncode = \"k\"\n\
+                       data = \"d\"\nstrip = [\"ON\"]\ncases = [[\"ONE\", \"c\"]]\n";
 
 #[test]
 fn names_of_overlays_are_names_in_rust() {
