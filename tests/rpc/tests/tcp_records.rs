@@ -329,9 +329,12 @@ fn a_draining_server_loses_no_reply() {
             send_record(&mut stream, &get_call(xid, b'a')).await;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let reply = read_record(&mut stream).await;
-        assert_eq!(reply.len(), 24 + 4 + 4 + (1 << 20));
-        assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+        let mut replies = Vec::new();
+        stream.read_to_end(&mut replies).await.unwrap();
+        // On a busy machine the server accepts some of the later calls before it drains.
+        let accepted = server.store.gets.load(Relaxed) - 1;
+        assert_eq!(replies.len(), accepted * (4 + 24 + 4 + 4 + (1 << 20)));
+        assert!(accepted < 19, "the server does not drain");
         drop(stream);
         server.task.await.unwrap();
     });
